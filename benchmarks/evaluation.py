@@ -68,7 +68,7 @@ def best_of(run: Callable[[], Any], repeats: int = 7) -> float:
 def time_one_draw(study: PoolStudy, methods: Sequence[Method]) -> dict[str, float]:
     """Return the milliseconds of each step of one draw."""
     known, new = study.sample(np.random.default_rng(1))
-    scores: Any = study._prepare().calibration
+    scores: Any = study._prepare()[0]
     draw = study.draw(np.random.default_rng(1))
     evaluate_draw(0, draw, methods)  # fills the caches of ranks
     pool, options = study.calibration, {"ways": 5, "shots": 5, "queries": study.queries}

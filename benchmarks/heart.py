@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac.fewshot.datasets.heart import prepare
-from metapac.fewshot.datasets.heart_files import open_transport
+from metapac.fewshot.datasets.heart import open_year, prepare
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.helpers.sas_files import head, ibm, padded
@@ -52,17 +51,18 @@ def write_year(path: Path, megabytes: int) -> int:
 
 
 def by_pandas(path: Path) -> Array:
-    """Return in how many rows each column is missing."""
+    """Return in how many rows each feature is missing."""
     import pandas as pd  # not in the process whose memory is measured
 
     parts = pd.read_sas(path, format="xport", chunksize=ROWS)
-    return sum((np.isnan(part.to_numpy()).sum(0) for part in parts), np.zeros(COLUMNS, np.int64))
+    counts: Array = sum(np.isnan(part.to_numpy()[:, 2:]).sum(0) for part in parts)
+    return counts
 
 
 def by_metapac(path: Path) -> Array:
-    file = open_transport(path)
-    blocks = file.blocks([*file.columns])
-    return sum((np.isnan(block).sum(0) for block in blocks), np.zeros(COLUMNS, np.int64))
+    year = open_year(path)
+    counts: Array = sum(np.isnan(block[:, 3:]).sum(0) for block in year.blocks(year.numeric))
+    return counts
 
 
 def peak() -> float:

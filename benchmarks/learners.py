@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +25,6 @@ from metapac.fewshot import ClassPool, Conv4, ProtoNet, ResNet50, Task, score_ta
 from metapac.fewshot.learners.networks import IMAGENET_MEAN, IMAGENET_STD
 from metapac.fewshot.learners.protonet import PrototypeBank
 from metapac.fewshot.training.episodes import EpisodeSampler
-from metapac.fewshot.training.history import Epoch
 
 WAYS, SHOTS, QUERIES = 5, 5, 5
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -80,9 +80,9 @@ def plain_throughput(pool: ClassPool, episodes: int) -> float:
 
     def run() -> None:
         for i in range(episodes):
-            batch = sampler.gather(drawn.part(i, i + 1))
-            logits = learner.logits(batch.support_x, batch.support_y, batch.query_x, classes=WAYS)
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.query_y.flatten())
+            support_x, support_y, query_x, query_y, _ = sampler.gather(drawn.part(i, i + 1))
+            logits = learner.logits(support_x, support_y, query_x, classes=WAYS)
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), query_y.flatten())
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -104,10 +104,11 @@ def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[st
     curve: list[dict[str, float]] = []
     start = time.perf_counter()
 
-    def record(epoch: Epoch) -> None:
+    def record(stage: str, done: int, total: int | None) -> None:
+        loss, accuracy = (float(number) for number in re.findall(r"[\d.]+", stage))
         seconds = time.perf_counter() - start
-        curve.append({"seconds": seconds, "accuracy": epoch.accuracy, "loss": epoch.loss})
-        if epoch.accuracy >= goal:
+        curve.append({"seconds": seconds, "accuracy": accuracy / 100, "loss": loss})
+        if accuracy >= 100 * goal:
             raise Reached
 
     learner = new_learner()
@@ -122,7 +123,7 @@ def time_to_accuracy(pools: tuple[ClassPool, ClassPool], goal: float) -> dict[st
             episodes_per_epoch=1600,
             episodes_per_step=8,
             device=DEVICE,
-            on_epoch=record,
+            progress=record,
         )
     return {"goal": goal, "curve": curve}
 

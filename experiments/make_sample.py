@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 
-from metapac.fewshot.datasets.heart_files import state_name
+from metapac.fewshot.datasets.heart import state_name
 
 TARGET = Path(__file__).parent.parent / "src" / "metapac" / "heart_sites.npz"
 ROWS_PER_TASK = 1700

@@ -50,13 +50,8 @@ def test_no_bet_is_to_anyones_advantage(share: float, against: float) -> None:
         wealth = play(share, [against], before)[-1, 0]
         after = [play(share, [against], [*before, shown])[-1, 0] for shown in PATTERNS]
         assert chances @ after == pytest.approx(wealth, rel=1e-12)
-
-
-def test_fewer_bad_tasks_lose_money() -> None:
-    for bad in (0.0, 0.05, 0.0999):
-        after = [play(0.1, [0.1], [shown])[-1, 0] for shown in PATTERNS]
-        assert worst_case(0.1, bad) @ after < 1
-    assert worst_case(0.1, 0.11) @ after > 1  # the negative control
+        fewer, more = (worst_case(share, against * factor) @ after for factor in (0.99, 1.01))
+        assert fewer < wealth < more  # the second is the negative control
 
 
 @pytest.mark.parametrize("limit", [1.5, 2.0, 5.0])
@@ -96,25 +91,24 @@ def test_wealth_falls_with_the_share_bet_against(course: list[int], share: float
     assert (np.diff(wealth, axis=1) <= 1e-12 * wealth[:, 1:]).all()
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.37])
-@pytest.mark.parametrize("examples", [0, 1, 7, 20, 60])
-def test_tasks_are_shown_at_most_as_often_as_the_level_says(epsilon: float, examples: int) -> None:
+def test_tasks_are_shown_at_most_as_often_as_the_level_says() -> None:
     """Also if examples are independent without being identically distributed."""
     levels = (0.001, 0.02, 0.3, 0.5)
-    rng = np.random.default_rng(examples)
-    for _ in range(20):
-        rates = rng.beta(0.3, 0.3, size=examples)
-        rates = np.clip(rates * epsilon * examples / max(rates.sum(), 1e-9), 0, 1)
-        chance = np.ones(1)
-        for rate in [*rates, *[epsilon] * (not len(rates))][:examples]:
-            chance = np.convolve(chance, [1 - rate, rate])
-        if rates.sum() <= epsilon * examples:
-            shown = [exceeds(examples, missed, epsilon, levels) for missed in range(examples + 1)]
-            assert (chance @ np.array(shown) <= np.array(levels) + 1e-12).all()
-    equal = stats.binom.pmf(np.arange(examples + 1), examples, epsilon)
-    for show in (exceeds, is_within):
-        shown = [show(examples, missed, epsilon, levels) for missed in range(examples + 1)]
-        assert (equal @ np.array(shown) <= np.array(levels) + 1e-12).all()
+    for epsilon, examples in product([0.05, 0.1, 0.37], [0, 1, 7, 20, 60]):
+        counts = range(examples + 1)
+        shown = np.array([exceeds(examples, missed, epsilon, levels) for missed in counts])
+        within = np.array([is_within(examples, missed, epsilon, levels) for missed in counts])
+        equal = stats.binom.pmf(counts, examples, epsilon)
+        assert (equal @ within <= np.array(levels) + 1e-12).all()
+        rng = np.random.default_rng(examples)
+        for _ in range(20):
+            rates = rng.beta(0.3, 0.3, size=examples)
+            rates = np.clip(rates * epsilon * examples / max(rates.sum(), 1e-9), 0, 1)
+            chance = np.ones(1)
+            for rate in rates:
+                chance = np.convolve(chance, [1 - rate, rate])
+            for chances in (chance, equal):
+                assert (chances @ shown <= np.array(levels) + 1e-12).all()
 
 
 def test_a_level_is_used_up_to_the_next_miss() -> None:
@@ -194,10 +188,8 @@ def test_bounds_cover_the_share_at_all_times_at_once(bad: float) -> None:
 
 def test_an_alarm_is_a_lower_bound_of_at_least_alpha() -> None:
     for alpha in (0.1, 0.125):
-        watch = Watch(0.1, alpha, 0.01)
-        rng = np.random.default_rng(3)
-        peak = 1.0
-        for r in simulate(rng, 1, 60, bad=0.35)[0].tolist():
+        watch, peak = Watch(0.1, alpha, 0.01), 1.0
+        for r in simulate(np.random.default_rng(3), 1, 60, bad=0.35)[0].tolist():
             watch.add(examples=60, missed=r)
             peak = max(peak, watch.wealth)
             assert (watch.lower >= alpha) == (peak * (1 - 1e-9) >= 100)
@@ -205,29 +197,26 @@ def test_an_alarm_is_a_lower_bound_of_at_least_alpha() -> None:
 
 
 def test_good_tasks_confirm_the_guarantee() -> None:
-    watch = Watch(0.1, 0.1, 0.01)
-    bounds = []
-    for _ in range(100):
+    watch, tasks = Watch(0.1, 0.1, 0.01), 0
+    while watch.upper > 0.1:
         watch.add(examples=200, missed=4)
-        bounds.append(watch.upper)
-    tasks = 1 + [bound <= 0.1 for bound in bounds].index(True)
+        tasks += 1
     assert tasks == 72
     assert tasks >= math.log(0.01) / math.log(0.9)  # no test can be faster
 
 
 def test_a_change_after_a_long_quiet_time_is_found() -> None:
-    watch = Watch(0.1, 0.1, 0.01)
+    watch, tasks = Watch(0.1, 0.1, 0.01), 0
     for _ in range(300):
         watch.add(examples=200, missed=10)
     assert watch.wealth < 0.01
-    bounds = []
-    for _ in range(20):
+    while watch.lower < 0.1:
         watch.add(examples=200, missed=40)
-        bounds.append(watch.lower)
-    assert 1 + [bound >= 0.1 for bound in bounds].index(True) == 9
+        tasks += 1
+    assert tasks == 9
 
 
-def reaches_limit(m: int, rate: float, *, epsilon: float, alpha: float) -> bool:
+def reaches_limit(m: int, rate: float, epsilon: float, alpha: float) -> bool:
     """Whether 1,000 tasks raise an alarm whose misses are evenly spread over the quantiles."""
     bets = Bets(alpha, [alpha])
     misses = stats.binom.ppf(np.arange(1, 1001) * (math.sqrt(5) - 1) / 2 % 1, m, min(rate, 1))
@@ -238,43 +227,38 @@ def reaches_limit(m: int, rate: float, *, epsilon: float, alpha: float) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "alpha", "m"),
-    [(0.1, 0.1, 8), (0.1, 0.1, 30), (0.2, 0.2, 25), (0.05, 0.1, 20), (0.01, 0.05, 30)],
-)
-def test_the_power_of_tasks_of_one_size(epsilon: float, alpha: float, m: int) -> None:
-    power = Watch(epsilon, alpha, 0.01).find_power([m] * 3)
-    assert power.miss_rate == 2 * epsilon
-    assert power.reach is not None
-    assert reaches_limit(m, power.reach, epsilon=epsilon, alpha=alpha)
-    assert not reaches_limit(m, 0.85 * power.reach, epsilon=epsilon, alpha=alpha)
-    assert power.can_tell == reaches_limit(m, 2 * epsilon, epsilon=epsilon, alpha=alpha)
-    assert power.can_tell == (power.examples is None)
-    if power.examples is not None:
-        assert power.examples > m
-        assert reaches_limit(power.examples, 2 * epsilon, epsilon=epsilon, alpha=alpha)
-        fewer = range(int(0.85 * power.examples), power.examples)
-        assert not all(reaches_limit(k, 2 * epsilon, epsilon=epsilon, alpha=alpha) for k in fewer)
+def test_the_power_of_tasks_of_one_size() -> None:
+    cases = ((0.1, 0.1, 8), (0.1, 0.1, 30), (0.2, 0.2, 25), (0.05, 0.1, 20), (0.01, 0.05, 30))
+    for *levels, m in cases:
+        power: Any = Watch(levels[0], levels[1], 0.01).find_power([m] * 3)
+        assert power.miss_rate == 2 * levels[0]
+        assert reaches_limit(m, power.reach, *levels)
+        assert not reaches_limit(m, 0.85 * power.reach, *levels)
+        assert power.can_tell == reaches_limit(m, power.miss_rate, *levels)
+        assert power.can_tell == (power.examples is None)
+        if not power.can_tell:
+            assert reaches_limit(power.examples, power.miss_rate, *levels)
+            fewer = range(max(m, int(0.85 * power.examples)), power.examples)
+            assert not all(reaches_limit(k, power.miss_rate, *levels) for k in fewer)
 
 
 def test_more_examples_than_advised_are_enough_too() -> None:
     """At 82 examples an alarm is likely, at 100 it is not: one more miss is needed there."""
     watch = Watch(epsilon=0.01, alpha=0.1, false_alarm=0.01)
     assert [watch.find_power([m]).can_tell for m in (82, 100)] == [True, False]
-    least = watch.find_power([100] * 5).examples
+    least = watch.find_power([30] * 5).examples
     assert least is not None
-    assert watch.find_power([30] * 5).examples == least > 100
+    assert watch.find_power([100] * 5).examples == least > 100
     assert not watch.find_power([least - 1]).can_tell
     assert all(watch.find_power([m]).can_tell for m in range(least, 4 * least))
     mix = watch.find_power([least, 127])  # each size is enough, but at another level
-    assert not mix.can_tell
-    assert mix.examples == 128
+    assert (mix.can_tell, mix.examples) == (False, 128)
 
 
 def test_the_power_of_extreme_tasks() -> None:
-    mixed = Watch(0.1, 0.1, 0.01).find_power([1] * 50 + [200] * 50)
-    assert mixed.can_tell  # half of them shown is enough
-    nothing = Watch(0.1, 0.1, 0.01).find_power([1])
+    watch = Watch(0.1, 0.1, 0.01)
+    assert watch.find_power([1] * 50 + [200] * 50).can_tell  # half of them shown is enough
+    nothing = watch.find_power([1])
     assert (nothing.reach, nothing.can_tell) == (None, False)
     assert Watch(1e-9, 0.1, 0.01).find_power([1]).examples is None  # takes more than a million
     assert Watch(0.6, 0.1, 0.01).find_power([30]).miss_rate == 1.0
@@ -307,23 +291,20 @@ def test_the_statistic_counts_pairs() -> None:
     known, sites = np.round(draw(rng, 20, 7)[0], 1), np.repeat(np.arange(20), 7)  # with ties
     scores, tasks = np.round(draw(rng, 3, 5)[0], 1), np.repeat(["a", "b", "c"], 5)
     drift = compare_scores(scores, tasks, reference=known, reference_tasks=sites)
-    for shift in drift.shifts:
-        assert shift.higher == pytest.approx(share_won(scores[tasks == shift.task], known))
-        assert shift.examples == 5
+    higher = np.array([share_won(scores[tasks == name], known) for name in "abc"])
+    assert [shift.higher for shift in drift.shifts] == pytest.approx(higher)
+    assert drift.higher == pytest.approx(higher.mean())
     # A calibration task is compared with all others, not with itself.
-    among = []
-    for site in range(20):
-        among.append(share_won(known[sites == site], known[sites != site]))
+    among = [share_won(known[sites == site], known[sites != site]) for site in range(20)]
     gaps = np.array(among) - np.mean(among)
     one = np.mean([(share_won(np.array([x]), known) - 0.5) ** 2 for x in known])
     between = max(0.0, (np.mean(gaps**2) - one / 7) / (1 - 1 / 7))
     usual = gaps / math.sqrt(between + (one - between) / 7)
-    higher = np.array([shift.higher for shift in drift.shifts])
     found = (higher - np.mean(among)) / math.sqrt(between + (one - between) / 5)
     for shift, own in zip(drift.shifts, np.abs(found), strict=True):
         rank = (1 + np.sum(np.abs(usual) >= own)) / 21
         assert shift.p_value == pytest.approx(max(rank, 2 * stats.norm.sf(own)))
-    assert drift.higher == pytest.approx(higher.mean())
+        assert shift.examples == 5
     variance = (between + (one - between) / 5) / 3 + (between + (one - between) / 7) / 20
     gap = abs(higher.mean() - np.mean(among)) / math.sqrt(variance)
     by_rank = stats.mannwhitneyu(found, usual).pvalue
@@ -336,13 +317,10 @@ def test_natural_differences_between_tasks_are_no_warning(examples: int) -> None
     warnings = sum(compare(rng, examples=examples).is_suspicious for _ in range(runs))
     assert warnings <= stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, 0.03)
     # Negative control: a test that takes examples for independent objects to nearly every task.
-    known, sites = draw(rng, 40, 60)
-    scores, tasks = draw(rng, 20, examples)
-    usual = [
-        stats.ks_2samp(scores[tasks == name], known).pvalue <= 0.05 for name in np.unique(tasks)
-    ]
-    assert len(sites) == len(known)
-    assert np.mean(usual) > 0.3
+    known, _sites = draw(rng, 40, 60)
+    scores, _tasks = draw(rng, 20, examples)
+    p_values = [stats.ks_2samp(own, known).pvalue for own in np.split(scores, 20)]
+    assert np.mean(np.array(p_values) <= 0.05) > 0.3
 
 
 # Numbers of calibration and of new tasks, and of examples in each.
@@ -404,19 +382,13 @@ def test_a_common_shift_is_found() -> None:
         found = [compare(rng, shift=shift) for _ in range(20)]
         assert all(drift.is_suspicious for drift in found)
         assert all((drift.higher > 0.5) == (shift > 0) for drift in found)
-
-
-def test_a_few_strange_tasks_are_found() -> None:
-    rng = np.random.default_rng(4)
     known, sites = draw(rng, 40, 60)
     scores, tasks = draw(rng, 20, 60)
-    scores[tasks <= "0.0 005"] *= 0
-    scores[tasks <= "0.0 005"] += np.repeat([9, -9, 9, -9, 9, -9], 60)
+    scores[:360] = np.repeat([9, -9, 9, -9, 9, -9], 60)  # a few strange tasks
     drift = compare_scores(scores, tasks, reference=known, reference_tasks=sites)
-    assert {shift.task for shift in drift.unusual} >= {f"0.0 00{i}" for i in range(6)}
+    assert {shift.task for shift in drift.unusual} >= {*tasks[:360]}
     assert drift.is_suspicious
     assert drift.p_common > 0.01
-    assert drift.expected == pytest.approx(20 * 2 / 41)
 
 
 def test_a_single_task_is_never_suspicious() -> None:
@@ -429,16 +401,11 @@ def test_a_single_task_is_never_suspicious() -> None:
 
 
 def test_bad_input() -> None:
-    known, sites = np.arange(190.0), np.repeat(np.arange(19), 10)
-    options: Any = {"reference": known, "reference_tasks": sites}
+    options: Any = {"reference": np.arange(190.0), "reference_tasks": np.repeat(np.arange(19), 10)}
     assert len(compare_scores([1.0], ["a"], **options).shifts) == 1
-    few: Any = {"reference": known[:180], "reference_tasks": sites[:180]}
-    cases: list[Any] = [
-        ("scores", [], [], options),
-        ("scores NaN", [np.nan], ["a"], options),
-        ("scores tasks length", [1.0, 2.0], ["a"], options),
-        ("tasks missing", [1.0], [None], options),
-        ("reference 19 18", [1.0], ["a"], few),
-    ]
-    for words, scores, tasks, known_tasks in cases:
-        assert_refused(words, compare_scores, scores, tasks, **known_tasks)
+    few: Any = {name: values[:180] for name, values in options.items()}
+    assert_refused("reference 19 18", compare_scores, [1.0], ["a"], **few)
+    assert_refused("scores", compare_scores, [], [], **options)
+    assert_refused("scores NaN", compare_scores, [np.nan], ["a"], **options)
+    assert_refused("scores tasks length", compare_scores, [1.0, 2.0], ["a"], **options)
+    assert_refused("tasks missing", compare_scores, [1.0], [None], **options)

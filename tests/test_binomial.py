@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
@@ -47,9 +48,8 @@ def test_guarantee_is_exact_and_cannot_be_loosened(n: int, epsilon: float, delta
         assert stats.beta.sf(epsilon, k + 2, n - k - 1) > delta * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 0.25, 0.1, 0.3, 0.9, 1e-3])
-def test_every_small_case_by_enumeration(epsilon: float) -> None:
-    for n in range(1, 26):
+def test_every_small_case_by_enumeration() -> None:
+    for n, epsilon in itertools.product(range(1, 26), (0.5, 0.25, 0.1, 0.3, 0.9, 1e-3)):
         for delta in (1e-12, 1e-5, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9):
             assert allowed_errors(n, epsilon, delta) == oracles.allowed_errors(n, epsilon, delta)
 
@@ -66,14 +66,21 @@ def test_ties_between_probability_and_delta_are_decided_exactly() -> None:
                 assert allowed_errors(n, 0.5, math.nextafter(delta, 0)) == k - 1
 
 
+def around(exact: Any) -> list[float]:
+    """The doubles at a probability: the last bit of delta decides."""
+    nearest = float(exact)
+    near = (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1))
+    return [delta for delta in near if 0 < delta < 1]
+
+
 @given(n=st.integers(1, 120), epsilon=probabilities, data=st.data())
 def test_the_last_bit_of_delta_decides(n: int, epsilon: float, data: st.DataObject) -> None:
     k = data.draw(st.integers(0, n - 1))
     exact = oracles.binomial_cdf(k, n, epsilon)
-    nearest = float(exact)
-    for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
-        if 0 < delta < 1:
-            assert bool(certifies(k, n, epsilon, delta)) == (exact <= Fraction(delta))
+    for delta in around(exact):
+        expected = exact <= Fraction(delta)
+        for decide in (certifies, certifies_in_integers, certifies_exactly):
+            assert bool(decide(k, n, epsilon, delta)) == expected
 
 
 @pytest.mark.parametrize("n", [10**4, 10**6, 10**9])
@@ -84,35 +91,30 @@ def test_large_n_against_thirty_digits(n: int, epsilon: float, delta: float) -> 
     assert oracles.large_binomial_cdf(k + 1, n, epsilon) > delta
 
 
-@pytest.mark.parametrize("n", [5001, 5003, 5101, 20_001])
-def test_a_tie_beyond_integer_sums_is_not_certified(n: int) -> None:
-    k = n // 2  # by symmetry P[Binomial(n, 1/2) <= k] is 1/2 exactly
-    assert not certifies(k, n, 0.5, 0.5)
-    assert certifies(k, n, 0.5, math.nextafter(0.5, 1))
-    assert allowed_errors(n, 0.5, 0.5) == k - 1
+def test_a_tie_beyond_integer_sums_is_not_certified() -> None:
+    for n in (4999, 5001, 5003, 5101, 20_001):
+        k = n // 2  # by symmetry P[Binomial(n, 1/2) <= k] is 1/2 exactly
+        assert bool(certifies(k, n, 0.5, 0.5)) == (n < 5000)
+        assert certifies(k, n, 0.5, math.nextafter(0.5, 1))
+        assert allowed_errors(n, 0.5, 0.5) == k - (n > 5000)
 
 
-def test_a_tie_within_integer_sums_is_certified() -> None:
-    assert certifies(2499, 4999, 0.5, 0.5)
-    assert allowed_errors(4999, 0.5, 0.5) == 2499
-
-
-@pytest.mark.parametrize(
-    ("n", "epsilon", "k"),
-    [
+def test_the_last_bit_of_delta_decides_for_large_n() -> None:
+    # SciPy's complement is off by 3.5e-8 in the fourth case; the second is above the mean.
+    for n, epsilon, k in (
         (5001, 0.3, 1400),
         (10**5, 0.1, 10_700),
         (10**9, 5e-9, 4),
         (10**9, 2.2694335985948988e-09, 1),
         (10**9, 3e-7, 320),
-    ],
-)
-def test_the_last_bit_of_delta_decides_for_large_n(n: int, epsilon: float, k: int) -> None:
-    # SciPy's complement is off by 3.5e-8 in the fourth case; the second is above the mean.
-    exact = oracles.large_binomial_cdf(k, n, epsilon)
-    nearest = float(exact)
-    for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
-        assert bool(certifies(k, n, epsilon, delta)) == (exact <= delta)
+    ):
+        exact = oracles.large_binomial_cdf(k, n, epsilon)
+        for delta in around(exact):
+            assert bool(certifies(k, n, epsilon, delta)) == (exact <= delta)
+    for n, k, epsilon in [(1500, 130, 0.1), (2000, 0, 0.001), (3000, 1510, 0.5)]:
+        for delta in around(oracles.large_binomial_cdf(k, n, epsilon)):
+            in_integers = certifies_in_integers(k, n, epsilon, delta)
+            assert in_integers == certifies_exactly(k, n, epsilon, delta)
 
 
 def test_a_nan_of_scipy_is_summed_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,34 +136,25 @@ def test_every_probability_that_a_double_can_hold(n: int, epsilon: float, delta:
     assert k + 1 >= n or not certifies_in_integers(k + 1, n, epsilon, delta)
 
 
-@given(
-    correct=st.integers(21, 60),
-    errors=st.integers(0, 5),
-    exponent=st.floats(970, 1080),
-)
-def test_probabilities_that_underflow(correct: int, errors: int, exponent: float) -> None:
+@given(correct=st.integers(21, 60), k=st.integers(0, 5), exponent=st.floats(970, 1080))
+def test_probabilities_that_underflow(correct: int, k: int, exponent: float) -> None:
     # About 2**-exponent: most of these are below the smallest normal double and have few digits.
-    k, n, epsilon = errors, errors + correct, 1 - 2 ** (-exponent / correct)
+    n, epsilon = k + correct, 1 - 2 ** (-exponent / correct)
     exact = oracles.binomial_cdf(k, n, epsilon)
-    nearest = float(exact)
-    for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
-        if delta > 0:
-            assert bool(certifies(k, n, epsilon, delta)) == (exact <= Fraction(delta))
+    for delta in around(exact):
+        assert bool(certifies(k, n, epsilon, delta)) == (exact <= Fraction(delta))
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "k"),
-    [
+def test_the_largest_n() -> None:
+    for epsilon, delta, k in (
         (1e-10, 0.05, -1),  # without an error: exp(-0.1) = 0.905
         (1e-10, 0.92, 0),
         (1e-17, 0.92, -1),
         (SMALLEST_DOUBLE, BELOW_ONE, -1),
         (9e-9, 2e-3, 1),  # Poisson with mean 9: 0.00012, 0.0012, 0.0062
         (BELOW_ONE, 0.5, LARGEST - 1),  # Poisson successes with mean 1e-7
-    ],
-)
-def test_the_largest_n(epsilon: float, delta: float, k: int) -> None:
-    assert allowed_errors(LARGEST, epsilon, delta) == k
+    ):
+        assert allowed_errors(LARGEST, epsilon, delta) == k
 
 
 def test_arrays_give_arrays() -> None:
@@ -173,11 +166,8 @@ def test_arrays_give_arrays() -> None:
         assert isinstance(count(np.int64(29), 0.1, 0.05), int)
         assert count(np.array([], dtype=int), 0.1, 0.05).shape == (0,)
     upper = clopper_pearson_upper(np.array([[0, 3], [7, 0]]), np.array([7, 8]), 0.05)
-    expected = [
-        [clopper_pearson_upper(k, m, 0.05) for k, m in row]
-        for row in (((0, 7), (3, 8)), ((7, 7), (0, 8)))
-    ]
-    assert upper.tolist() == expected
+    pairs = [[(0, 7), (3, 8)], [(7, 7), (0, 8)]]
+    assert upper.tolist() == [[clopper_pearson_upper(k, m, 0.05) for k, m in row] for row in pairs]
     assert clopper_pearson_upper(np.array([], dtype=int), 7, 0.05).shape == (0,)
 
 
@@ -206,12 +196,12 @@ def test_clopper_pearson_in_closed_form() -> None:
     )
     assert clopper_pearson_upper(7, 7, 0.05) == 1.0
     assert isinstance(clopper_pearson_upper(1, 7, 0.05), float)
-    upper = clopper_pearson_upper(12_345, 10**9, 1e-9)
-    assert oracles.large_binomial_cdf(12_345, 10**9, upper) == pytest.approx(1e-9, rel=1e-6)
 
 
-def two_doubles_below(upper: float) -> float:
-    return math.nextafter(math.nextafter(upper, 0), 0)
+def assert_smallest(upper: float, cdf: Callable[[float], Any], delta: Any) -> None:
+    """Assert that a rate is certified, and no rate that is two doubles below it."""
+    assert upper == 1 or cdf(upper) <= delta
+    assert cdf(math.nextafter(math.nextafter(upper, 0), 0)) > delta
 
 
 @given(n=st.integers(1, 40), delta=all_probabilities, data=st.data())
@@ -225,8 +215,7 @@ def test_clopper_pearson_is_the_smallest_certified_rate(
 ) -> None:
     for k in range(n) if data is None else [data.draw(st.integers(0, n - 1))]:
         upper = clopper_pearson_upper(k, n, delta)
-        assert oracles.binomial_cdf(k, n, upper) <= Fraction(delta)
-        assert oracles.binomial_cdf(k, n, two_doubles_below(upper)) > Fraction(delta)
+        assert_smallest(upper, lambda p: oracles.binomial_cdf(k, n, p), Fraction(delta))
 
 
 @given(
@@ -242,18 +231,14 @@ def test_clopper_pearson_against_mpmath(
 ) -> None:
     k = n - 1 - few if mostly_errors else few
     upper = clopper_pearson_upper(k, n, delta)
-    assert upper == 1 or oracles.large_binomial_cdf(k, n, upper) <= delta
-    assert oracles.large_binomial_cdf(k, n, two_doubles_below(upper)) > delta
+    assert_smallest(upper, lambda p: oracles.large_binomial_cdf(k, n, p), delta)
 
 
-@pytest.mark.parametrize(
-    ("k", "n"), [(125, 2500), (2250, 2500), (2500, 5001), (12_345, 10**5), (10**4, 10**9)]
-)
 @pytest.mark.parametrize("delta", [SMALLEST_DOUBLE, 1e-300, 1e-9, 0.05, 0.5, 0.9])
-def test_clopper_pearson_for_many_errors_against_mpmath(k: int, n: int, delta: float) -> None:
-    upper = clopper_pearson_upper(k, n, delta)
-    assert oracles.large_binomial_cdf(k, n, upper) <= delta
-    assert oracles.large_binomial_cdf(k, n, two_doubles_below(upper)) > delta
+def test_clopper_pearson_for_many_errors_against_mpmath(delta: float) -> None:
+    for k, n in ((125, 2500), (2250, 2500), (2500, 5001), (12_345, 10**5), (10**4, 10**9)):
+        upper = clopper_pearson_upper(k, n, delta)
+        assert_smallest(upper, lambda p: oracles.large_binomial_cdf(k, n, p), delta)
 
 
 @given(n=st.integers(0, 400), epsilon=probabilities, alpha_within=st.floats(1e-6, 0.999))
@@ -342,21 +327,16 @@ def test_the_cap_holds_for_every_stratified_task(
     assert violated_levels(allowed_errors_in_task, sizes, rates) == []
 
 
-@pytest.mark.parametrize("balanced", [2, 3, 5, 10, 15])
-def test_negative_control_without_the_cap_stratified_tasks_violate_the_level(balanced: int) -> None:
+def test_negative_control_without_the_cap_stratified_tasks_violate_the_level() -> None:
     # One class is missed with probability 1/5, the other never: epsilon is 1/10.
-    sizes, rates = (balanced, balanced), (Fraction(0), Fraction(1, 5))
-    assert violated_levels(allowed_errors, sizes, rates)
-    assert violated_levels(allowed_errors_in_task, sizes, rates) == []
-
-
-def test_negative_control_by_exact_numbers() -> None:
-    sizes, rates = (15, 15), (Fraction(1, 5), Fraction(0))
+    rates = (Fraction(0), Fraction(1, 5))
+    for balanced in (2, 3, 5, 10, 15):
+        assert violated_levels(allowed_errors, (balanced, balanced), rates)
+        assert violated_levels(allowed_errors_in_task, (balanced, balanced), rates) == []
     uncapped, capped = allowed_errors(30, 0.1, 0.825), allowed_errors_in_task(30, 0.1, 0.825)
     assert (uncapped, capped) == (4, 2)
-    assert float(poisson_binomial_cdf(uncapped, sizes, rates)) == pytest.approx(0.836, abs=5e-4)
-    assert poisson_binomial_cdf(uncapped, sizes, rates) > Fraction(0.825)
-    assert poisson_binomial_cdf(capped, sizes, rates) <= Fraction(0.825)
+    assert float(poisson_binomial_cdf(4, (15, 15), rates)) == pytest.approx(0.836, abs=5e-4)
+    assert poisson_binomial_cdf(2, (15, 15), rates) <= Fraction(0.825)
 
 
 @given(
@@ -417,55 +397,31 @@ CALLS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "call"), CALLS)
-def test_bad_input_is_named(words: str, call: Any) -> None:
-    assert_refused(words, call)
+def test_bad_input_is_named() -> None:
+    for words, call in CALLS:
+        assert_refused(words, call)
 
 
-def test_integers_and_forty_digits_agree() -> None:
-    for n, k, epsilon in [(1500, 130, 0.1), (2000, 0, 0.001), (3000, 1510, 0.5)]:
-        nearest = float(oracles.large_binomial_cdf(k, n, epsilon))
-        for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
-            in_integers = certifies_in_integers(k, n, epsilon, delta)
-            assert in_integers == certifies_exactly(k, n, epsilon, delta)
-
-
-@pytest.mark.parametrize(
-    ("k", "n"), [(1000, 2000), (999, 2000), (3000, 10**4), (10**5, 10**6), (10**8, LARGEST)]
-)
-def test_a_binomial_term_is_good_to_fifty_digits(k: int, n: int) -> None:
+def test_a_binomial_term_is_good_to_fifty_digits() -> None:
     # At k = n - k = 1000 Stirling's series is off by 3.6e-52, and without its last term by 6e-47.
     # The term is a product of numbers to the power n, so that of 70 digits 16 are lost at most.
+    pairs = ((1000, 2000), (999, 2000), (3000, 10**4), (10**5, 10**6), (10**8, LARGEST))
     with localcontext(binomial._ARITHMETIC), mpmath.workdps(100):
-        success = Decimal(k + 1) / n
-        result = mpmath.mpf(str(binomial._mass(k, n, success, 1 - success)))
-        p = mpmath.mpf(str(success))
-        log_choices = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
-        exact = mpmath.exp(log_choices + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p))
-        assert abs(result / exact - 1) < mpmath.mpf("5e-52")
+        for k, n in pairs:
+            success = Decimal(k + 1) / n
+            result = mpmath.mpf(str(binomial._mass(k, n, success, 1 - success)))
+            exact = oracles.binomial_term(k, n, mpmath.mpf(str(success)))
+            assert abs(result / exact - 1) < mpmath.mpf("5e-52")
 
 
-@given(n=st.integers(1, 60), epsilon=st.floats(1e-6, 1 - 1e-6), data=st.data())
-def test_integers_compare_as_fractions_do(n: int, epsilon: float, data: st.DataObject) -> None:
-    k = data.draw(st.integers(0, n - 1))
-    exact = oracles.binomial_cdf(k, n, epsilon)
-    nearest = float(exact)
-    for delta in (math.nextafter(nearest, 0), nearest, math.nextafter(nearest, 1)):
-        if 0 < delta < 1:
-            expected = exact <= Fraction(delta)
-            assert certifies_in_integers(k, n, epsilon, delta) == expected
-            assert certifies_exactly(k, n, epsilon, delta) == expected
-
-
-@pytest.mark.parametrize("start", [0.0, 1.0, math.nan])
-@pytest.mark.parametrize(("k", "n", "delta"), [(0, 1, 0.5), (3, 100, 0.05), (40, 50, 1e-12)])
-def test_the_smallest_certified_rate_without_a_guess(
-    k: int, n: int, delta: float, start: float
-) -> None:
-    rate = min_certified_rate(k, n, delta, start)
-    assert certifies_in_integers(k, n, rate, delta)
-    assert not certifies_in_integers(k, n, math.nextafter(math.nextafter(rate, 0), 0), delta)
-    assert min_certified_rate(k, n, delta, rate * (1 - 1e-8)) == rate
+def test_the_smallest_certified_rate_without_a_guess() -> None:
+    for k, n, delta in ((0, 1, 0.5), (3, 100, 0.05), (40, 50, 1e-12)):
+        for start in (0.0, 1.0, math.nan):
+            rate = min_certified_rate(k, n, delta, start)
+            assert certifies_in_integers(k, n, rate, delta)
+            lower = math.nextafter(math.nextafter(rate, 0), 0)
+            assert not certifies_in_integers(k, n, lower, delta)
+            assert min_certified_rate(k, n, delta, rate * (1 - 1e-8)) == rate
 
 
 def test_sums_are_short_enough_up_to_a_billion_examples() -> None:
@@ -485,14 +441,7 @@ def test_the_smallest_value_is_found_by_bisection(answer: float) -> None:
     value = min_value(lambda x: x >= answer)
     assert value is not None
     assert answer <= value <= answer * (1 + 1e-14)
-
-
-def test_no_value_may_work() -> None:
     assert min_value(lambda _: False) is None
-
-
-@given(value=st.floats(1e-300, 0.999))
-def test_rounding_up_never_rounds_down(value: float) -> None:
-    up = round_up(value)
-    assert value <= up <= value * 1.011
+    up = round_up(answer)
+    assert answer <= up <= answer * 1.011
     assert float(f"{up:.3g}") == up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from metapac.binomial import allowed_errors_in_task
 from metapac.evidence import (
     UNKNOWN,
     Evidence,
-    join_evidence,
     ranks_within,
 )
 from metapac.grouping import group, task_thresholds
@@ -70,10 +70,10 @@ def test_groups_by_class(data: list[Any]) -> None:
     found = Scored(scores, tasks, labels).order_statistics(
         lambda sizes, label: sizes[:, None] // 2, by_class=True, progress=ignore_progress
     )
-    classes = sorted(set(labels))
     assert found.names.tolist() == list(dict.fromkeys(tasks))
     assert found.label is not None
-    groups = list(zip(found.names[found.task], [classes[i] for i in found.label], strict=True))
+    classes = np.array(sorted(set(labels)))[found.label].tolist()
+    groups = list(zip(found.names[found.task], classes, strict=True))
     assert sorted(groups) == sorted(set(zip(tasks, labels, strict=True)))
     for i, group_of in enumerate(groups):
         of_group = sorted(s for t, c, s in data if (t, c) == group_of)
@@ -218,33 +218,15 @@ def test_balanced_tasks_violate_no_guarantee(
 
 def test_without_the_cap_balanced_tasks_violate_it() -> None:
     # 15 + 15 examples; one class is missed with probability 0.2, the other never.
-    mass = misses([15, 15], [0.2, 0.0])
-    tasks, level = 3000, Level(0.825, 0.1 * (1 - 0.825))
-    with mock.patch.object(Guarantee, "levels", (level,)):
-        g = Guarantee(
-            epsilon=0.1, alpha=0.1, delta=1e-5, split="tight"
-        )  # no split allows levels above 1/2, so the level is replaced
-        capped = ranks_within(np.array([30]), g)[0].tolist()
-        assert mass[: capped[0] + 1].sum() <= 0.825
-        assert chance_of_one(mass, capped, g, tasks, bad=0.1) < 1e-5
+    mass, tasks, level = misses([15, 15], [0.2, 0.0]), 3000, Level(0.825, 0.1 * (1 - 0.825))
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight")
+    with mock.patch.object(Guarantee, "levels", (level,)):  # no split allows levels above 1/2
+        capped = ranks_within(np.array([30]), replace(g))[0].tolist()
         uncapped = [allowed_errors(30, 0.1, 0.825)]
         assert (capped, uncapped) == ([2], [4])
-        assert mass[: uncapped[0] + 1].sum() > 0.825
-        assert chance_of_one(mass, uncapped, g, tasks, bad=0.1) > 4e-5
-
-
-def test_each_class_has_its_own_miss_rate() -> None:
-    rates = {"a": 0.1, "b": 0.3}
-    g = Guarantee(epsilon=rates, alpha=0.1, delta=0.1, per_class=True)
-    sizes, label = np.array([30, 90, 30, 0]), np.array([0, 1, 1, 0])
-    expected = [
-        [
-            oracles.allowed_errors_in_task(n, rates["ab"[i]], level) if n else -1
-            for level in JOINT_LEVELS
-        ]
-        for n, i in zip(sizes.tolist(), label.tolist(), strict=True)
-    ]
-    assert ranks_within(sizes, g, ("a", "b"), label).tolist() == expected
+        assert mass[: capped[0] + 1].sum() <= 0.825 < mass[: uncapped[0] + 1].sum()
+        assert chance_of_one(mass, capped, replace(g), tasks, bad=0.1) < 1e-5
+        assert chance_of_one(mass, uncapped, replace(g), tasks, bad=0.1) > 4e-5
 
 
 # The first step, against a loop over tasks and classes.
@@ -256,17 +238,17 @@ def collect_slowly(
 ) -> Evidence:
     """Return the evidence of each class, one task after the other."""
     names = np.array(list(dict.fromkeys(tasks.tolist())))
-    groups = [[scores[(tasks == t) & (labels == c)] for c in classes] for t in names]
+    groups = [[sorted(scores[(tasks == t) & (labels == c)]) for c in classes] for t in names]
     sizes = np.array([[len(group) for group in row] for row in groups])
     thresholds = np.full((*sizes.shape, len(g.levels)), -np.inf)
     for (task, index), size in np.ndenumerate(sizes):
-        one = g.for_class(classes[index], classes) if g.per_class else g
-        for level, rank in enumerate(ranks_within(np.array([size]), one)[0]):
-            if rank >= 0:
-                thresholds[task, index, level] = sorted(groups[task][index])[rank]
-    of_class = [scores[labels == c] for c in classes]
-    lowest = np.array([group.min() for group in of_class])
-    highest = np.array([group.max() for group in of_class])
+        rate = g.epsilon[classes[index]] if isinstance(g.epsilon, dict) else g.epsilon
+        for number, level in enumerate(g.levels):
+            rank = oracles.allowed_errors_in_task(int(size), rate, level.alpha_within)
+            if size and rank >= 0:
+                thresholds[task, index, number] = groups[task][index][rank]
+    ends = [[f(scores[labels == c]) for c in classes] for f in (np.min, np.max)]
+    lowest, highest = np.array(ends)
     return Evidence(names, sizes, thresholds, lowest, scores.dtype, classes, highest=highest)
 
 
@@ -279,16 +261,16 @@ def collect_slowly(
 def test_evidence_is_that_of_a_loop(seed: int, split: str | float, per_class: bool) -> None:
     rng = np.random.default_rng(seed)
     scores, tasks = rng.normal(size=300), rng.integers(0, 8, 300)
-    labels = rng.choice(["a", "b", "c"], 300, p=[0.05, 0.25, 0.7])
-    labels[:3] = ["a", "b", "c"]
-    g = Guarantee(**LOOSE, split=split, per_class=per_class)
-    if per_class:
-        found = collect_evidence(g, scores, tasks, labels)
-        expected = collect_slowly(g, scores, tasks, labels, ("a", "b", "c"))
-    else:
-        found = collect_evidence(g, scores, tasks)
-        expected = collect_slowly(g, scores, tasks, np.full(300, "all"), ("all",))
-    assert found.classes == (expected.classes if per_class else None)
+    classes = ("a", "b", "c") if per_class else ("all",)
+    labels = rng.choice(["a", "b", "c"], 300, p=[0.05, 0.25, 0.7]) if per_class else None
+    if labels is not None:
+        labels[:3] = classes
+    rates: Any = {"a": 0.1, "b": 0.2, "c": 0.3} if per_class else 0.2
+    g = Guarantee(**LOOSE | {"epsilon": rates}, split=split, per_class=per_class)
+    found = collect_evidence(g, scores, tasks, labels)
+    every = np.full(300, "all") if labels is None else labels
+    expected = collect_slowly(g, scores, tasks, every, classes)
+    assert found.classes == (classes if per_class else None)
     assert found.precision == np.float64
     for name in ("names", "sizes", "thresholds", "lowest", "highest"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
@@ -308,13 +290,13 @@ def test_a_lowest_score_shared_by_tasks_is_reported(
     tmp_path: Path, bottom: float, split: str
 ) -> None:
     scores, tasks = tied_at(bottom, bad=12)
-    small = np.zeros(30), np.arange(100, 130)  # tasks that are left out are not counted
+    small = np.full(30, bottom), np.arange(100, 130)  # tasks that are left out are not counted
     method = MetaPS(**LOOSE, split=split, min_examples=2)
     with pytest.warns(UserWarning, match=r"in 12 of 40 tasks \(30%\) more") as warned:
-        method.calibrate(np.r_[scores, small[0] + bottom], np.r_[tasks, small[1]])
+        method.calibrate(np.r_[scores, small[0]], np.r_[tasks, small[1]])
     assert method.remarks_ == [str(warning.message) for warning in warned]
-    assert ("0.0" if bottom == 0 else repr(bottom)) in method.remarks_[0]
     assert warned[0].filename == __file__
+    assert repr(bottom) in method.remarks_[0]
     assert method.threshold_ == bottom
     assert method.promise_.endswith(method.remarks_[0])
     method.save(tmp_path / "promise.json")
@@ -323,6 +305,13 @@ def test_a_lowest_score_shared_by_tasks_is_reported(
     if bottom == 0:
         with pytest.warns(UserWarning, match="in 12 of 40 tasks"):
             method.combine(sent, sizes=[60] * 40)
+    else:
+        assert method.combine(sent, sizes=[60] * 40).remarks_ == []  # only 0 is known to be lowest
+    if bottom == 0.25:  # one lower score, in a new task
+        with pytest.warns(UserWarning, match="The threshold 0.25 is the lowest"):
+            method.calibrate(scores, tasks)
+        assert method.add(np.r_[0.125, np.full(59, 2.0)], [-1] * 60).remarks_ == []
+        assert method.threshold_ == bottom
 
 
 def test_few_bad_tasks_matter_only_if_their_threshold_is_the_result() -> None:
@@ -333,8 +322,11 @@ def test_few_bad_tasks_matter_only_if_their_threshold_is_the_result() -> None:
     with pytest.warns(UserWarning, match=r"in 1 of 8 tasks \(12%\) more true labels"):
         MetaPS(**LOOSE).calibrate(*tied_at(0.0, bad=1, tasks=8))
     with pytest.warns(UserWarning, match="Every label is kept, so the guarantee holds trivially"):
-        everything = MetaPS(**LOOSE).calibrate(*tied_at(-math.inf, bad=12))
-    assert everything.threshold_ == -math.inf
+        assert MetaPS(**LOOSE).calibrate(*tied_at(-math.inf, bad=12)).threshold_ == -math.inf
+    # A model that is never wrong: every true label has the same score, and others score lower.
+    for top in (1.0, 1 - 2**-24, math.inf, -0.5):
+        right = MetaPS(**LOOSE).calibrate(np.full(40 * 60, top), np.repeat(np.arange(40), 60))
+        assert (right.threshold_, right.remarks_) == (top, [])
 
 
 @pytest.mark.parametrize("split", ["joint", "tight", 0.5])
@@ -351,60 +343,6 @@ def test_the_lowest_of_continuous_scores_is_not_reported(split: str | float) -> 
     assert result.remarks_ == []
 
 
-def test_a_clipped_score_shared_by_all_tasks_is_reported() -> None:
-    scores = np.random.default_rng(0).normal(size=(60, 100))
-    scores[:, :30] = -23.0  # log-probabilities, clipped
-    method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
-    with pytest.warns(UserWarning, match=r"-23.0 is the lowest calibration score.* 60 of 60 tasks"):
-        method.calibrate(scores.ravel(), np.repeat(np.arange(60), 100), allow=("duplicates",))
-    assert method.threshold_ == -23.0
-
-
-@pytest.mark.parametrize("top", [1.0, 1 - 2**-24, math.inf, -0.5])
-def test_a_model_that_is_never_wrong_is_not_reported(top: float) -> None:
-    # Every true label has the same score, as saturated probabilities have: others score lower.
-    result = MetaPS(**LOOSE).calibrate(np.full(40 * 60, top), np.repeat(np.arange(40), 60))
-    assert result.threshold_ == top
-    assert result.remarks_ == []
-
-
-def test_the_lowest_score_is_that_of_all_tasks_added() -> None:
-    scores, tasks = tied_at(0.5, bad=12)
-    result = MetaPS(**LOOSE)
-    with pytest.warns(UserWarning, match="The threshold 0.5 is the lowest"):
-        result.calibrate(scores, tasks)
-    result.add(np.r_[0.25, np.full(59, 2.0)], [-1] * 60)  # one lower score, in a new task
-    assert result.threshold_ == 0.5
-    assert result.remarks_ == []
-
-
-@pytest.mark.parametrize("split", ["joint", "tight"])
-def test_only_sites_at_zero_are_reported(split: str) -> None:
-    method = MetaPS(**LOOSE, split=split)
-    zeros = np.r_[np.zeros(20), np.random.default_rng(0).random(40)]
-    with pytest.warns(UserWarning, match="threshold is 0.0, so, if scores are probabilities"):
-        method.combine([method.task_threshold(zeros)] * 40)
-    sent = [np.r_[0.0, np.full(20, 0.1), np.ones(39)]] * 30 + [np.ones(60)] * 10
-    method.combine([method.task_threshold(scores) for scores in sent])
-    assert method.remarks_ == []
-
-
-def test_the_outcome_takes_the_largest_threshold_over_levels() -> None:
-    g = Guarantee(**LOOSE)
-    scores, tasks = np.random.default_rng(0).random(40 * 60), np.repeat(np.arange(40), 60)
-    (part,) = collect_evidence(g, scores, tasks).parts(g)
-    outcome = part.second_step()
-    ranks = g.allowed_low_thresholds(40)
-    across = [
-        np.sort(part.thresholds[:, level])[rank] if rank >= 0 else -math.inf
-        for level, rank in enumerate(ranks)
-    ]
-    assert outcome.threshold == max(across)
-    assert outcome.level == int(np.argmax(across))
-    assert outcome.used.all()
-    assert outcome.remark() == ""
-
-
 def test_unknown_sizes_are_inferred_from_thresholds() -> None:
     g = Guarantee(**LOOSE, split="tight")
     (part,) = collect_evidence(g, np.ones(240), np.repeat(np.arange(4), 60)).parts(g)
@@ -416,48 +354,35 @@ def test_unknown_sizes_are_inferred_from_thresholds() -> None:
 
 
 # Tasks left out by their size.
-def uneven(rng: int = 0) -> tuple[Any, Any, Any]:
-    """Return scores and tasks, and the size of each of 60 tasks between 1 and 80."""
-    generator = np.random.default_rng(rng)
-    sizes = generator.integers(1, 81, 60)
-    names = generator.permutation(np.repeat(np.arange(60), sizes))
-    return generator.normal(size=sizes.sum()), names, sizes
-
-
 @pytest.mark.parametrize("split", ["joint", "tight", 0.4])
 @pytest.mark.parametrize("minimum", [1, 20, 40])
 def test_small_tasks_are_left_out_by_size_alone(
     tmp_path: Path, split: str | float, minimum: int
 ) -> None:
-    scores, tasks, sizes = uneven()
-    keep = sizes[tasks] >= minimum
+    generator = np.random.default_rng(0)
+    sizes = generator.integers(1, 81, 60)
+    tasks = generator.permutation(np.repeat(np.arange(60), sizes))
+    scores, keep = generator.normal(size=sizes.sum()), sizes[tasks] >= minimum
     asked = LOOSE | {"split": split, "on_infeasible": "trivial"}
     result = MetaPS(**asked, min_examples=minimum).calibrate(scores, tasks)
     alone = MetaPS(**asked).calibrate(scores[keep], tasks[keep])
-    assert result.threshold_ == alone.threshold_
-    assert result.level_ == alone.level_
+    assert (result.threshold_, result.level_) == (alone.threshold_, alone.level_)
     assert sorted(result.tasks_.tolist()) == sorted(alone.tasks_.tolist())
     assert result.task_sizes_.min() >= minimum
     assert len(result.task_sizes_) == len(result.task_thresholds_) == len(result.tasks_)
     assert result.left_out_ == (sizes < minimum).sum()
     if minimum > 1:
-        used = len(alone.tasks_)
-        assert (
-            f"over the draw of the {used} calibration tasks with at least {minimum} examples"
-            in (result.promise_)
-        )
-        assert f"new tasks with at least {minimum} examples, provided" in result.promise_
+        words = f"tasks with at least {minimum} examples"
+        assert f"the {len(alone.tasks_)} calibration {words}" in result.promise_
+        assert f"new {words}, provided" in result.promise_
     result.save(tmp_path / "promise.json")
     again = load(tmp_path / "promise.json")
     assert (again.promise_, again.left_out_) == (result.promise_, result.left_out_)
-    assert again.min_examples == minimum
-    more = np.random.default_rng(1).normal(size=100)
-    new = ["x"] * minimum + ["y"] * (100 - minimum)
-    names = [str(task) for task in tasks]
-    grown = MetaPS(**asked, min_examples=minimum).calibrate(scores, names).add(more, new)
-    whole = MetaPS(**asked, min_examples=minimum).calibrate(np.r_[scores, more], names + new)
-    assert (grown.threshold_, grown.left_out_) == (whole.threshold_, whole.left_out_)
-    assert len(grown.tasks_) == len(result.tasks_) + 1 + (100 - minimum >= minimum)
+    more, new = generator.normal(size=100), np.repeat([100, 101], [minimum, 100 - minimum])
+    again.add(more, new)
+    whole = MetaPS(**asked, min_examples=minimum).calibrate(np.r_[scores, more], np.r_[tasks, new])
+    assert (again.threshold_, again.left_out_) == (whole.threshold_, whole.left_out_)
+    assert again.tasks_.tolist() == whole.tasks_.tolist()
 
 
 def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
@@ -473,52 +398,3 @@ def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
 
 
 # Joined evidence, and evidence in files.
-def collect_tasks(
-    tasks: list[int], classes: str, seed: int = 0, kind: Any = np.float64, per_class: bool = True
-) -> Evidence:
-    """Return the evidence of 40 examples of each task, which are the same in any company."""
-    scores = np.concatenate([np.random.default_rng([seed, t]).random(40) for t in tasks])
-    labels = np.tile(np.resize(list(classes), 40), len(tasks)) if per_class else None
-    g = Guarantee(**LOOSE, per_class=per_class)
-    return collect_evidence(g, scores.astype(kind), np.repeat(tasks, 40), labels)
-
-
-def assert_equal(one: Evidence, other: Evidence) -> None:
-    for name, left, right in zip(one._fields, one, other, strict=True):
-        np.testing.assert_array_equal(left, right, name)
-
-
-@settings(max_examples=40)
-@given(tasks=st.integers(2, 9), seed=st.integers(0, 99), data=st.data(), per_class=st.booleans())
-def test_joined_evidence_is_that_of_all_tasks(
-    tasks: int, seed: int, data: st.DataObject, per_class: bool
-) -> None:
-    first = data.draw(st.integers(1, tasks - 1))
-    old, new, whole = (
-        collect_tasks(list(chosen), "ab", seed, per_class=per_class)
-        for chosen in (range(first), range(first, tasks), range(tasks))
-    )
-    assert_equal(join_evidence(old, new), whole)
-
-
-def test_a_class_of_some_tasks_has_no_examples_in_the_others() -> None:
-    old, new = collect_tasks([0, 1], "bc"), collect_tasks([2], "ab")
-    joined = join_evidence(old, new)
-    assert joined.classes == ("a", "b", "c")
-    assert joined.sizes.tolist() == [[0, 20, 20], [0, 20, 20], [20, 20, 0]]
-    assert np.isneginf(joined.thresholds[joined.sizes == 0]).all()
-    assert joined.lowest.tolist() == [
-        new.lowest[0], min(old.lowest[0], new.lowest[1]), old.lowest[1],
-    ]  # fmt: skip
-    assert joined.highest is not None
-    assert joined.highest.tolist() == [
-        new.highest_or_inf[0],
-        max(old.highest_or_inf[0], new.highest_or_inf[1]),
-        old.highest_or_inf[1],
-    ]
-
-
-@pytest.mark.parametrize("kinds", [(np.float32, np.float64), (np.float64, np.float32)])
-def test_the_coarser_precision_is_kept(kinds: tuple[Any, Any]) -> None:
-    old, new = (collect_tasks([i], "ab", kind=kind) for i, kind in enumerate(kinds))
-    assert join_evidence(old, new).precision == np.float32

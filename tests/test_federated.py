@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 
 from metapac import (
     Guarantee,
-    InfeasibleGuarantee,
     InvalidInput,
     MetaPS,
     Site,
@@ -30,29 +28,63 @@ from metapac import failure_probability as failure
 from metapac.data_checks import CheckWarning
 from metapac.evidence import Part
 from metapac.federated import Liars, describe_liars, summarise_liars
+from metapac.fewshot.synthetic import NormalFamily
 from tests.helpers.engines import connection
 from tests.helpers.refusals import assert_refused
-from tests.helpers.sites import GUARANTEE, draw_scores, labelled_sites, send_site
 from tests.helpers.tables import calibrate_table, site_table
 
+GUARANTEE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 
-@pytest.mark.parametrize("split", ["joint", "tight", 0.2])
+
+def draw_scores(count: int = 12) -> dict[str, Any]:
+    """Return the scores of sites; each has one example less than the one before."""
+    family = NormalFamily()
+    drawn = family.draw_scores(family.draw_tasks(count, rng=0), 80, rng=1)
+    return {f"site {i}": row[: 80 - i] for i, row in enumerate(drawn)}
+
+
+def send_site(name: str, values: Any, folder: Path, **changes: Any) -> Path:
+    """Write the file of a site and return its path."""
+    frame = pd.DataFrame({"p": values})
+    there = connection("duckdb")
+    site = site_table(frame, name=name, score="p", connection=there, **GUARANTEE | changes)
+    site.save(folder / f"{name}.json")
+    return folder / f"{name}.json"
+
+
+def labelled_sites(count: int = 30) -> pd.DataFrame:
+    """Sites with a common class, and a rare one that some of them lack."""
+    rng = np.random.default_rng(0)
+    rows = count * 90
+    site = np.repeat([f"site {i:02d}" for i in range(count)], 90)
+    rare = rng.random(rows) < np.repeat(rng.choice([0.0, 0.2, 0.3], count), 90)
+    yes = np.where(rare, 0.4, 0.1) + 0.3 * rng.random(rows)
+    label = np.where(rare, "yes", "no")
+    true = np.where(rare, yes, 1 - yes)
+    frame = {"site": site, "y": label, "p_no": 1 - yes, "p_yes": yes, "true": true}
+    return pd.DataFrame(frame)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"split": "joint"}, {"split": "tight"}, {"split": 0.2}, {"delta": None, "min_examples": 75}],
+    ids=str,
+)
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_combined_sites_equal_one_table(tmp_path: Path, split: Any, kind: Any) -> None:
+def test_combined_sites_equal_one_table(tmp_path: Path, options: Any, kind: Any) -> None:
     data = {name: values.astype(kind) for name, values in draw_scores().items()}
-    files = [send_site(name, values, tmp_path, split=split) for name, values in data.items()]
+    files = [send_site(name, values, tmp_path, **options) for name, values in data.items()]
     combined = combine_sites(reversed(files))
     names = np.repeat(list(data), [len(values) for values in data.values()])
     together = pd.DataFrame({"site": names, "p": np.concatenate(list(data.values()))})
-    expected = calibrate_table(together, task="site", score="p", **GUARANTEE, split=split)
+    expected = calibrate_table(together, task="site", score="p", **GUARANTEE | options)
     assert combined.tasks_.tolist() == expected.tasks_.tolist()
     assert combined.task_sizes_.tolist() == expected.task_sizes_.tolist()
     assert combined.task_thresholds_.tolist() == expected.task_thresholds_.tolist()
     assert combined.threshold_ == expected.threshold_ > -np.inf
     assert combined.precision_ == expected.precision_ == kind
+    assert combined.left_out_ == expected.left_out_ == 6 * ("min_examples" in options)
     assert combined.promise_ == expected.promise_
-    combined.save(tmp_path / "promise.json")
-    assert load(tmp_path / "promise.json").threshold_ == expected.threshold_
 
 
 @pytest.mark.parametrize("per_class", [False, True])
@@ -72,9 +104,7 @@ def test_columns_on_which_all_sites_agree_are_kept(tmp_path: Path, per_class: bo
         for i in (0, 39):
             others = [*sites[:i], replace(sites[i], columns=sent), *sites[i + 1 :]]
             with pytest.warns(CheckWarning, match="columns: .*label 'y'"):
-                other = combine_sites(others)
-            assert other.columns_ == kept
-            assert other.tasks_.tolist() == combined.tasks_.tolist()
+                assert combine_sites(others).columns_ == kept
 
 
 PER_CLASS: list[dict[str, Any]] = [
@@ -86,19 +116,13 @@ PER_CLASS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("how", PER_CLASS, ids=lambda how: " ".join(how))
 @pytest.mark.parametrize("minimum", [0, 10])
-def test_sites_with_a_guarantee_for_each_class(
-    tmp_path: Path, how: dict[str, Any], minimum: int
-) -> None:
-    options = GUARANTEE | {"per_class": True, "min_examples": minimum, "delta": 0.4} | how
-    frame, there = labelled_sites(), connection("duckdb")
-    files = []
-    for name, part in frame.groupby("site"):
-        files.append(tmp_path / f"{name}.json")
-        site_table(part, name=name, connection=there, **options).save(files[-1])
-    combined = combine_sites(files, on_infeasible="trivial")
-    expected = calibrate_table(
-        frame, task="site", connection=there, on_infeasible="trivial", **options
-    )
+def test_sites_with_a_guarantee_for_each_class(how: dict[str, Any], minimum: int) -> None:
+    frame = labelled_sites()
+    options: Any = GUARANTEE | {"per_class": True, "min_examples": minimum, "delta": 0.4} | how
+    options["connection"] = connection("duckdb")
+    sites = [site_table(part, name=name, **options) for name, part in frame.groupby("site")]
+    combined = combine_sites(sites, on_infeasible="trivial")
+    expected = calibrate_table(frame, task="site", on_infeasible="trivial", **options)
     assert sorted(combined.classes_ or ()) == sorted(expected.classes_ or ()) == ["no", "yes"]
     for label in ("no", "yes"):
         assert combined.threshold_of(label) == expected.threshold_of(label)
@@ -107,45 +131,15 @@ def test_sites_with_a_guarantee_for_each_class(
         assert (combined._evidence.thresholds == expected._evidence.thresholds).all()
         assert np.array_equal(combined.left_out_, expected.left_out_)
     assert (expected.task_sizes_ == 0).any()
-    combined.save(tmp_path / "promise.json")
-    assert load(tmp_path / "promise.json").thresholds_.tolist() == combined.thresholds_.tolist()
 
 
-@pytest.mark.parametrize("delta", [None, 0.1])
-def test_sites_in_expectation_and_with_min_examples(tmp_path: Path, delta: float | None) -> None:
-    data = draw_scores(30)
-    options = {"delta": delta, "min_examples": 60}
-    files = [send_site(name, values, tmp_path, **options) for name, values in data.items()]
-    combined = combine_sites(files)
-    names = np.repeat(list(data), [len(values) for values in data.values()])
-    expected = MetaPS(**GUARANTEE | options).calibrate(np.concatenate(list(data.values())), names)
-    assert combined.threshold_ == expected.threshold_ > -np.inf
-    assert combined.left_out_ == expected.left_out_ == 9
-    assert combined.promise_ == expected.promise_
-
-
-def test_too_few_sites_are_reported() -> None:
-    site = site_table(
-        pd.DataFrame({"p": draw_scores()["site 0"]}), name="a", score="p", **GUARANTEE
-    )
-    with pytest.raises(InfeasibleGuarantee, match="cannot be guaranteed"):
-        combine_sites([site])
-    assert combine_sites([site], on_infeasible="trivial").threshold_ == -np.inf
-    with pytest.raises(ValueError, match="sites is empty"):
-        combine_sites([])
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"epsilon": 0.1}, {"alpha": 0.2}, {"delta": 0.2}, {"split": "even"}, {"min_examples": 3},
-     {"delta": None}],
-    ids=str,
-)  # fmt: skip
-def test_sites_at_different_levels_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    values, ((name, value),) = draw_scores()["site 0"], changes.items()
-    files = [send_site("a", values, tmp_path), send_site("b", values, tmp_path, **changes)]
-    with pytest.raises(InvalidInput, match=rf"b.json .*{name}={value!r}, .*a.json .*{name}="):
-        combine_sites(files)
+def test_sites_at_different_levels_are_refused(tmp_path: Path) -> None:
+    first = send_site("a", np.linspace(0, 1, 80), tmp_path)
+    changes: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "split": "even", "min_examples": 3}
+    for name, value in (*changes.items(), ("delta", 0.2), ("delta", None)):
+        other = send_site("b", np.linspace(0, 1, 80), tmp_path, **{name: value})
+        with pytest.raises(InvalidInput, match=rf"b.json .*{name}={value!r}, .*a.json .*{name}="):
+            combine_sites([first, other])
 
 
 def test_sites_must_have_the_same_classes() -> None:
@@ -154,6 +148,7 @@ def test_sites_must_have_the_same_classes() -> None:
     orders = [["no", "yes"], ["yes", "no"]]
     sites = [site_table(frame, name=x[0], classes=x, **options) for x in orders]
     assert_refused("'no' 'yes' classes=", lambda: combine_sites(sites))
+    assert_refused("sites empty", lambda: combine_sites([]))
     for words, changes in (
         ("classes all score", {"score": "true"}),
         ("epsilon 'x' 'no', 'yes'", {"epsilon": {"x": 0.1, "no": 0.1}}),
@@ -179,23 +174,12 @@ def test_sites_have_one_order_of_classes(odd: int, sent: list[str]) -> None:
     assert_refused(f"'s{odd or 1}' classes 's0'", lambda: combine_sites(sites))
 
 
-def test_a_site_counts_once(tmp_path: Path) -> None:
-    path = send_site("ohio", draw_scores()["site 0"], tmp_path)
-    again = path.rename(tmp_path / "first.json")
-    files = [again, send_site("ohio", draw_scores()["site 1"], tmp_path)]
-    message = r"ohio.json and .*first.json .*'ohio'"
-    with pytest.raises(ValueError, match=message):
-        combine_sites(files)
-
-
-@pytest.mark.parametrize(
-    "other", ["S1", "s1\u200b", "s\ufeff1", "\uff531", "s\u00ad1", "S1\u2060", "s  1"]
-)
-def test_one_site_under_two_names_counts_once(other: str) -> None:
-    first = "s 1" if " " in other else "s1"
-    sites = make_sites(first, other, *(f"site {i}" for i in range(20, 32)))
-    assert_refused(f"{first!r} allow=('task-names',)", lambda: combine_sites(sites))
-    assert len(combine_sites(sites, allow=["task-names"]).tasks_) == 14
+def test_one_site_under_two_names_counts_once() -> None:
+    for other in ("S1", "s1\u200b", "s\ufeff1", "\uff531", "s\u00ad1", "s  1"):
+        first = "s 1" if " " in other else "s1"
+        sites = make_sites(first, other, *(f"site {i}" for i in range(20, 32)))
+        assert_refused(f"{first!r} allow=('task-names',)", lambda: combine_sites(sites))
+        assert len(combine_sites(sites, allow=["task-names"]).tasks_) == 14
     assert_refused("allow", lambda: combine_sites(sites, allow=["names"]))
 
 
@@ -209,86 +193,41 @@ def test_a_coarse_site_is_named(tmp_path: Path) -> None:
     assert load(tmp_path / "promise.json").precision_ == np.float16
 
 
-@pytest.mark.parametrize(("split", "count"), [("joint", 13), ("tight", 1)])
-def test_the_file_holds_a_number_for_each_level_and_no_scores(
-    tmp_path: Path, split: str, count: int
-) -> None:
-    values = draw_scores()["site 0"]
-    document = json.loads(send_site("ohio", values, tmp_path, split=split).read_text())
-    method = MetaPS(**GUARANTEE, split=split)
-    assert document["format"] == "metapac site"
-    assert document["site"] == "ohio"
-    assert document["examples"] == [80]
-    assert document["parameters"] == GUARANTEE | {
-        "split": split,
-        "per_class": False,
-        "min_examples": 0,
-    }
-    assert document["levels"] == [lv.alpha_within for lv in method._make_guarantee().levels]
-    assert len(document["levels"]) == count
-    assert document["thresholds"] == [np.atleast_1d(method.task_threshold(values)).tolist()]
-    assert document.keys() == {
-        "format", "schema", "metapac", "site", "examples", "parameters", "levels", "classes",
-        "thresholds", "precision", "range", "columns", "checksum",
-    }  # fmt: skip
-    assert document["range"] == [values.min(), values.max()]
-    assert document["columns"] == {"score": "p"}
+NAMES = ["", " a", 3, None, True, [], "a\n", "s\x001", "s\x1b1", "s\u20281", "\ufeffs1", "s1\u3000"]
 
 
-NAMES = [
-    "",
-    " ",
-    " a",
-    3,
-    None,
-    True,
-    [],
-    "a\n",
-    "s\x001",
-    "s\x1b1",
-    "s\u20281",
-    "\ufeffs1",
-    "s1\u3000",
+IMPOSSIBLE_MESSAGES: list[Any] = [
+    *(("name", {"name": value}) for value in NAMES),
+    ("model", {"model": ""}),
+    ("score", {"score": ""}),
+    *(("examples", {"examples": value}) for value in ((-1,), (80, 80), (1,))),
+    *(("thresholds", {"thresholds": value}) for value in (((np.nan,),), ((0.5, 0.5),))),
+    *(("float32", {"thresholds": ((x,),), "precision": np.dtype("f4")}) for x in (0.1, 1e300)),
+    *(("precision", {"precision": value}) for value in ("int64", np.dtype("int8"))),
+    ("classes", {"classes": ("a",)}),
+    ("classes", {"guarantee": replace(AGREED, per_class=True)}),
+    ("thresholds 0.5", {"columns": {"prediction": "guess", "y": "truth"}}),  # at most 0
+    *(("range|between", {"range": value}) for value in ((0.9, 0.1), (0.95, 1.0), (0.0, 0.0))),
 ]
 
 
-@pytest.mark.parametrize(
-    ("words", "changes"),
-    [
-        *(("name", {"name": value}) for value in NAMES),
-        ("model", {"model": ""}),
-        ("score", {"score": ""}),
-        *(("examples", {"examples": value}) for value in ((-1,), (80, 80), (1,))),
-        *(("thresholds", {"thresholds": value}) for value in (((np.nan,),), ((0.5, 0.5),))),
-        *(("float32", {"thresholds": ((x,),), "precision": np.dtype("f4")}) for x in (0.1, 1e300)),
-        *(("precision", {"precision": value}) for value in ("int64", np.dtype("int8"))),
-        ("classes", {"classes": ("a",)}),
-        ("classes", {"guarantee": replace(AGREED, per_class=True)}),
-        ("thresholds 0.5", {"columns": {"prediction": "guess", "y": "truth"}}),  # at most 0
-        *(("range|between", {"range": value}) for value in ((0.9, 0.1), (0.95, 1.0), (0.0, 0.0))),
-    ],
-)
-def test_a_message_that_no_data_give_is_refused(words: str, changes: dict[str, Any]) -> None:
-    (good,) = make_sites("ohio")
-    with pytest.raises(InvalidInput, match=words.split()[-1]):
-        replace(good, **changes)
+def test_a_message_that_no_data_give_is_refused() -> None:
+    for words, changes in IMPOSSIBLE_MESSAGES:
+        (good,) = make_sites("ohio")
+        with pytest.raises(InvalidInput, match=words.split()[-1]):
+            replace(good, **changes)
 
 
-@pytest.mark.parametrize(
-    ("words", "changes"),
-    [
+def test_bad_data_of_a_site() -> None:
+    for words, changes in (
         ("name", {"name": None}),
         ("scores", {"scores": []}),
         ("scores NaN", {"scores": [0.5, np.nan]}),
         ("labels", {"labels": ["a"] * 80}),
-        ("allow", {"allow": ["typo"]}),
-        ("epsilon", {"method": MetaPS(**GUARANTEE | {"epsilon": 2})}),
         ("labels", {"method": MetaPS(**GUARANTEE, per_class=True)}),
-    ],
-)
-def test_bad_data_of_a_site(words: str, changes: dict[str, Any]) -> None:
-    arguments: dict[str, Any] = {"method": MetaPS(**GUARANTEE), "scores": draw_scores()["site 0"]}
-    assert_refused(words, lambda: make_site(**arguments | {"name": "ohio"} | changes))
+    ):
+        good: dict[str, Any] = {"method": MetaPS(**GUARANTEE), "scores": np.linspace(0, 1, 80)}
+        assert_refused(words, make_site, **good | {"name": "ohio"} | changes)
 
 
 def test_arrays_send_what_a_table_sends() -> None:
@@ -328,6 +267,16 @@ def test_it_takes_as_many_liars_as_counted_and_no_fewer(split: str, tasks: int) 
     assert calibrate(guarantee, tasks, needed.to_empty - 1, math.inf) < math.inf
 
 
+def test_extreme_numbers_of_liars() -> None:
+    assert count_liars(agree(), 2).to_keep_all == 0  # too few sites
+    assert failure(agree(), 2, 1) == 0.0  # every label is kept
+    assert count_liars(Guarantee(epsilon=0.1, alpha=0.1, delta=None), 10) == Liars(1, 10)
+    values = [failure(agree(), 60, liars) for liars in (0, 5, 20, 60)]
+    assert values[0] <= 0.1
+    assert values == sorted(values)
+    assert values[-1] == 1.0
+
+
 def test_fewer_liars_move_the_threshold_by_as_many_ranks() -> None:
     guarantee = agree("tight")
     rank = guarantee.allowed_low_thresholds(90)[0]
@@ -343,12 +292,11 @@ def test_sites_that_are_too_small_help_the_liars() -> None:
     def combine(guarantee: Guarantee, *small: int) -> dict[str, int]:
         """Return what it takes if so many sites, of each class, send -inf anyway."""
         levels = len(guarantee.levels)
-        rows = [[(-np.inf if i < few else 1.0,) * levels for few in small] for i in range(90)]
         classes = ("a", "b") if guarantee.per_class else None
-        sent = [
-            Site(f"s{i}", guarantee, (99,) * len(small), (*row,), np.dtype("f8"), classes)
-            for i, row in enumerate(rows)
-        ]
+        sent = []
+        for i in range(90):
+            row = tuple((-np.inf if i < few else 1.0,) * levels for few in small)
+            sent.append(Site(f"s{i}", guarantee, (99,) * len(row), row, np.dtype("f8"), classes))
         return summarise_liars(combine_sites(sent, on_infeasible="trivial"))
 
     assert combine(guarantee, 0) == {"sites": 90, **whole._asdict()}
@@ -356,14 +304,6 @@ def test_sites_that_are_too_small_help_the_liars() -> None:
     # Of several classes, the one that takes the fewest counts.
     each = combine(agree(per_class=True), 0, 0)["to_keep_all"]
     assert combine(agree(per_class=True), 0, 2)["to_keep_all"] == each - 2
-
-
-def test_too_few_sites_need_no_liar() -> None:
-    assert count_liars(agree(), 2).to_keep_all == 0
-
-
-def test_in_expectation_one_liar_in_ten_is_enough() -> None:
-    assert count_liars(Guarantee(epsilon=0.1, alpha=0.1, delta=None), 10) == Liars(1, 10)
 
 
 @pytest.mark.parametrize("at_random", [False, True])
@@ -406,9 +346,9 @@ def test_several_levels_are_counted_together(at_random: bool) -> None:
     assert abs(seen - failure(guarantee, tasks, liars, at_random=not at_random)) > tolerance
 
 
-@pytest.mark.parametrize(
-    ("tasks", "liars", "random", "worst"),
-    [
+def test_sites_that_lie_because_of_their_data_are_worse() -> None:
+    guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    for tasks, liars, random, worst in (
         (29, 1, 0.054, 0.204),
         (100, 1, 0.052, 0.125),
         (100, 5, 0.065, 0.736),
@@ -416,26 +356,9 @@ def test_several_levels_are_counted_together(at_random: bool) -> None:
         (500, 1, 0.050, 0.074),
         (500, 5, 0.056, 0.262),
         (500, 10, 0.063, 0.637),
-    ],
-)
-def test_sites_that_lie_because_of_their_data_are_worse(
-    tasks: int, liars: int, random: float, worst: float
-) -> None:
-    guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
-    assert failure(guarantee, tasks, liars) == pytest.approx(worst, abs=5e-4)
-    assert failure(guarantee, tasks, liars, at_random=True) == pytest.approx(random, abs=5e-4)
-
-
-def test_a_guarantee_that_keeps_every_label_cannot_fail() -> None:
-    assert failure(agree(), 2, 1) == 0.0
-
-
-def test_honest_sites_keep_the_guarantee_and_liars_erode_it() -> None:
-    guarantee = agree()
-    values = [failure(guarantee, 60, liars) for liars in (0, 5, 20, 60)]
-    assert values[0] <= 0.1
-    assert values == sorted(values)
-    assert values[-1] == 1.0
+    ):
+        assert failure(guarantee, tasks, liars) == pytest.approx(worst, abs=5e-4)
+        assert failure(guarantee, tasks, liars, at_random=True) == pytest.approx(random, abs=5e-4)
 
 
 def test_bad_numbers_are_rejected() -> None:
@@ -447,19 +370,15 @@ def test_bad_numbers_are_rejected() -> None:
 
 def test_sentence() -> None:
     agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
-    messages = [
-        Site(f"s{i}", agreed, (100,), ((-i / 40,),), np.dtype("f8"), columns={"prediction": "p"})
-        for i in range(40)
-    ]
+    plain = [Site(f"s{i}", agreed, (100,), ((-i / 40,),), np.dtype("f8")) for i in range(40)]
+    wide = [replace(site, columns={"prediction": "p"}) for site in plain]
     most, least = count_liars(agreed, 40)
     numbers = f"Of 40 sites, {most} dishonest ones can {{}}; {least} can {{}}."
-    wide = numbers.format("make every interval infinite", "shrink every interval to its prediction")
-    assert describe_liars(combine_sites(messages)) == wide
-    plain = [replace(site, columns=None) for site in messages]
-    expected = numbers.format("force every label into every set", "empty every set")
-    assert describe_liars(combine_sites(plain)) == expected
-    trivial = combine_sites(plain[:2], on_infeasible="trivial")
-    assert describe_liars(trivial) == ""
+    ends = ("make every interval infinite", "shrink every interval to its prediction")
+    assert describe_liars(combine_sites(wide)) == numbers.format(*ends)
+    ends = ("force every label into every set", "empty every set")
+    assert describe_liars(combine_sites(plain)) == numbers.format(*ends)
+    assert describe_liars(combine_sites(plain[:2], on_infeasible="trivial")) == ""
 
 
 def test_only_sites_that_count_are_counted() -> None:
@@ -472,35 +391,13 @@ def test_only_sites_that_count_are_counted() -> None:
     assert summarise_liars(MetaPS(**levels).calibrate(scores, sites))["sites"] == 45
 
 
-def sites(split: str | float, tasks: int = 30, seed: int = 0) -> MetaPS:
-    scores = np.random.default_rng(seed).random(tasks * 40)
-    method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2, split=split)
-    return method.calibrate(scores, np.repeat(np.arange(tasks), 40), allow=("levels",))
-
-
 @pytest.mark.parametrize("split", ["joint", "tight"])
 @pytest.mark.parametrize("liars", [0, 1, 2])
 def test_no_lie_takes_the_threshold_out_of_its_range(split: str, liars: int) -> None:
-    predictor = sites(split, tasks=12)
-    (part,) = predictor._evidence.parts(predictor.guarantee_)
-    low, high = bound_threshold(predictor, liars)
-    assert low <= predictor.threshold_ <= high
-    truths = [-math.inf, 0.0, 0.1, 0.2, 0.5, math.inf]
-    for chosen in itertools.combinations(range(12), liars):
-        for values in itertools.product(truths, repeat=liars):
-            thresholds = part.thresholds.copy()
-            thresholds[list(chosen)] = np.array(values)[:, None]
-            assert low <= part._replace(thresholds=thresholds).second_step().threshold <= high
-
-
-@pytest.mark.parametrize("split", ["joint", "tight"])
-@pytest.mark.parametrize("liars", [1, 2])
-def test_hidden_and_invented_examples_do_not_take_it_out_either(split: str, liars: int) -> None:
     scores, sizes = np.random.default_rng(0).random(10 * 40 + 2 * 20), [40] * 10 + [20] * 2
     method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.2, split=split, min_examples=30)
     predictor = method.calibrate(scores, np.repeat(np.arange(12), sizes), allow=("levels",))
     (part,) = predictor._evidence.parts(predictor.guarantee_)
-    low, high = bound_threshold(predictor, liars)
     reached = []
     for chosen in itertools.combinations(range(12), liars):
         for values in itertools.product([None, -math.inf, 0.1, 0.5, math.inf], repeat=liars):
@@ -509,24 +406,9 @@ def test_hidden_and_invented_examples_do_not_take_it_out_either(split: str, liar
                 used[site] = value is not None
                 thresholds[site] = 0.0 if value is None else value
             honest = part._replace(used=used, thresholds=thresholds).second_step().threshold
-            assert low <= honest <= high
             reached.append(honest)
-    assert (min(reached), max(reached)) == (low, high)
-
-
-def test_the_range_is_reached() -> None:
-    predictor = sites("tight")
-    (part,) = predictor._evidence.parts(predictor.guarantee_)
-    order = np.argsort(part.thresholds[:, 0])
-    for liars in (0, 1, 2, 30):
-        expected = bound_threshold(predictor, liars)
-        ends = []
-        for chosen, truth in ((order[30 - liars :], -math.inf), (order[:liars], math.inf)):
-            thresholds = part.thresholds.copy()
-            thresholds[chosen] = truth
-            ends.append(part._replace(thresholds=thresholds).second_step().threshold)
-        assert tuple(ends) == expected
-    assert bound_threshold(predictor, 30) == (-math.inf, math.inf)
+    assert (min(reached), max(reached)) == bound_threshold(predictor, liars)
+    assert predictor.threshold_ in reached
 
 
 def test_a_range_for_each_class_and_for_sites_that_support_nothing() -> None:
@@ -537,10 +419,11 @@ def test_a_range_for_each_class_and_for_sites_that_support_nothing() -> None:
     for label in ("a", "b"):
         low, high = bound_threshold(predictor, 1, label=label)
         assert low < predictor.threshold_of(label) < high
+        assert bound_threshold(predictor, 30, label=label) == (-math.inf, math.inf)
     with pytest.raises(InvalidInput, match="label must be one of 'a', 'b', got None."):
         bound_threshold(predictor, 1)
     with pytest.raises(InvalidInput, match="liars must be at most the number of sites, 30, got 31"):
-        bound_threshold(sites("joint"), 31)
+        bound_threshold(predictor, 31, label="a")
     trivial = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1, on_infeasible="trivial")
     trivial.calibrate(scores, np.repeat(np.arange(2), 600))
     assert bound_threshold(trivial, 1) == (-math.inf, -math.inf)

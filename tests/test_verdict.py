@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from math import factorial, prod
 from typing import Any
 
@@ -19,18 +19,10 @@ from scipy import stats
 from metapac import InvalidInput, judge
 from metapac import verdict as module
 from metapac.guarantee import JOINT_LEVELS
-from metapac.verdict import Trials, clopper_pearson_interval, judge_classes, p_value
+from metapac.verdict import Trials, judge_classes, p_value
 from tests.helpers.enumeration import outcomes
 
 OPTIONS: dict[str, Any] = {"epsilon": 0.05, "alpha": 0.1, "delta": 0.05}
-
-
-def test_intervals_are_those_of_clopper_and_pearson() -> None:
-    low, high = clopper_pearson_interval([0, 3, 10, 0], [10, 10, 10, 0])
-    for i, missed in enumerate((0, 3, 10)):
-        ends = stats.binomtest(missed, 10).proportion_ci(method="exact")
-        assert (low[i], high[i]) == pytest.approx((ends.low, ends.high))
-    assert (low[3], high[3]) == (0, 1)
 
 
 def count_vectors(tasks: int, share: float) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -76,30 +68,28 @@ def test_further_tasks_never_count_as_better_than_these() -> None:
 @pytest.mark.parametrize(
     ("status", "kinds"),
     [
-        ("holds", [(0.5, 8, 0.3), (0.5, 2, 0.0)]),
-        ("holds", [(0.5, 3, 0.3), (0.5, 8, 0.0)]),
-        ("violated", [(0.5, 3, 0.3), (0.5, 6, 1.0)]),
-        ("violated", [(0.5, 6, 0.3), (0.5, 2, 1.0)]),
+        ("holds", [(8, 0.3), (2, 0.0)]),
+        ("holds", [(3, 0.3), (8, 0.0)]),
+        ("violated", [(3, 0.3), (6, 1.0)]),
+        ("violated", [(6, 0.3), (2, 1.0)]),
     ],
 )
 def test_p_values_are_valid_if_sizes_depend_on_the_miss_rate(
-    status: str, kinds: list[tuple[float, int, float]]
+    status: str, kinds: list[tuple[int, float]]
 ) -> None:
     # Half of the tasks miss at a rate of exactly epsilon, the boundary of both hypotheses. All
     # multisets of three tasks are enumerated; nothing is sampled.
-    outcomes: dict[tuple[int, int], float] = {}
-    for share, size, rate in kinds:
+    outcomes: Any = Counter()
+    for size, rate in kinds:
         for missed in range(size + 1):
-            chance = share * stats.binom.pmf(missed, size, rate)
-            outcomes[size, missed] = outcomes.get((size, missed), 0) + chance
-    probability: dict[float, float] = {}
+            outcomes[size, missed] += stats.binom.pmf(missed, size, rate) / 2
+    probability: Any = Counter()
     for drawn in combinations_with_replacement(outcomes, 3):
         sizes, missed_ = zip(*drawn, strict=True)
         verdict = judge(sizes, missed_, epsilon=0.3, alpha=0.5, delta=0.1)
         p_value = verdict.p_holds if status == "holds" else verdict.p_violated
         ways = factorial(3) / prod(map(factorial, Counter(drawn).values()))
-        chance = ways * prod(outcomes[outcome] for outcome in drawn)
-        probability[p_value] = probability.get(p_value, 0) + chance
+        probability[p_value] += ways * prod(outcomes[outcome] for outcome in drawn)
     total = np.cumsum([probability[p] for p in sorted(probability)])
     assert total[-1] == pytest.approx(1)
     assert all(total <= np.array(sorted(probability)) * (1 + 1e-9))
@@ -148,30 +138,17 @@ def test_a_wrong_status_is_no_more_probable_than_stated(
 ) -> None:
     def decide(misses: list[int]) -> str:
         options = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
-        return judge([examples] * tasks, misses, **options).status
+        verdict = judge([examples] * tasks, misses, **options)
+        assert (verdict.status == "holds") == (verdict.p_holds <= limit)
+        assert (verdict.status == "violated") == (verdict.p_violated <= limit)
+        return verdict.status
 
-    at_epsilon = binomial(examples, epsilon)
-    size = wrong(examples, tasks, alpha, at_epsilon=at_epsilon, wrong_status=status, decide=decide)
-    assert size <= limit
-
-
-@pytest.mark.parametrize("status", ["holds", "violated"])
-def test_examples_of_a_task_need_not_be_identically_distributed(status: str) -> None:
-    # Half of the examples of a task are missed with probability 1/2, the others never.
-    at_epsilon = np.append(binomial(4, 0.5), np.zeros(4))
-
-    def decide(misses: list[int]) -> str:
-        options = {"epsilon": 0.25, "alpha": 0.5, "delta": 0.1, "false_alarm": 0.2}
-        return judge([8] * 4, misses, **options).status
-
-    assert wrong(8, 4, 0.5, at_epsilon=at_epsilon, wrong_status=status, decide=decide) <= 0.2
-
-
-def test_the_rank_within_a_task_is_that_of_calibration() -> None:
-    # With its cap for balanced tasks, which takes effect here: 2 misses of 5 are 0.4 < epsilon.
-    for missed, counted in ((1, 0), (2, 1)):
-        verdict = judge([5], [missed], epsilon=0.5, alpha=0.1, delta=0.1)
-        assert verdict.if_broken.counts[-1] == counted
+    chances = [binomial(examples, epsilon)]
+    if 2 * epsilon <= 1 and examples % 2 == 0:  # half of the examples are never missed
+        chances.append(np.append(binomial(examples // 2, 2 * epsilon), [0] * (examples // 2)))
+    for chance in chances:
+        rule: dict[str, Any] = {"at_epsilon": chance, "wrong_status": status}
+        assert wrong(examples, tasks, alpha, **rule, decide=decide) <= limit
 
 
 def test_counting_measured_rates_above_epsilon_would_be_wrong_far_too_often() -> None:
@@ -219,36 +196,13 @@ def test_the_two_verdicts_exclude_each_other(
     assert low <= high
 
 
-def test_no_test_could_do_with_fewer_good_tasks() -> None:
-    # Without any bad task among n, a share of alpha is ruled out only if (1 - alpha)**n <= 0.05.
-    statuses = {n: judge([500] * n, [5] * n, **OPTIONS).status for n in (28, 29)}
-    assert statuses == {28: "cannot tell yet", 29: "holds"}
-
-
-def test_two_tasks_that_miss_everything_break_the_guarantee() -> None:
-    assert judge([500], [500], **OPTIONS).status == "cannot tell yet"  # one in ten may
-    assert judge([500] * 2, [500] * 2, **OPTIONS).status == "violated"
-
-
-def test_the_status_follows_the_p_values() -> None:
-    rng = np.random.default_rng(0)
-    for tasks in (5, 30, 60):
-        missed = rng.binomial(200, rng.uniform(0, 0.1, tasks))
-        for limit in (0.01, 0.05, 0.2):
-            verdict = judge([200] * tasks, missed, **OPTIONS, false_alarm=limit)
-            holds, violated = verdict.p_holds <= limit, verdict.p_violated <= limit
-            expected = "holds" if holds else "violated" if violated else "cannot tell yet"
-            assert verdict.status == expected
-
-
 @pytest.mark.parametrize(("missed", "settled"), [(4, "holds"), (18, "violated")])
 def test_more_tasks_settle_it_and_one_fewer_does_not(missed: int, settled: str) -> None:
     tasks = 10 if settled == "holds" else 1
     more = judge([200] * tasks, [missed] * tasks, **OPTIONS).more_tasks
     assert more is not None
-    enough, short = (
-        judge([200] * n, [missed] * n, **OPTIONS) for n in (tasks + more, tasks + more - 1)
-    )
+    counts = (tasks + more, tasks + more - 1)
+    enough, short = (judge([200] * n, [missed] * n, **OPTIONS) for n in counts)
     assert (enough.status, short.status) == (settled, "cannot tell yet")
     assert enough.more_tasks == 0
 
@@ -260,86 +214,73 @@ def test_the_share_of_bad_tasks_is_between_its_bounds() -> None:
     one_sided = stats.beta.ppf([0.05, 0.95], [20, 21], [31, 30])  # if tasks were known exactly
     assert one_sided[0] - 0.05 <= low <= one_sided[0]
     assert one_sided[1] <= high <= one_sided[1] + 0.05
-    assert judge([1000] * 50, [10] * 50, **OPTIONS).interval == (
-        0,
-        0.06,
-    )  # 0.94**50 < 0.05 < 0.95**50
+    # 0.94**50 < 0.05 < 0.95**50
+    assert judge([1000] * 50, [10] * 50, **OPTIONS).interval == (0, 0.06)
+    # With the cap for balanced tasks, which takes effect here: 2 misses of 5 are 0.4 < epsilon.
+    for missed, counted in ((1, 0), (2, 1)):
+        verdict = judge([5], [missed], epsilon=0.5, alpha=0.1, delta=0.1)
+        assert verdict.if_broken.counts[-1] == counted
 
 
-@pytest.mark.parametrize("missed", [30, 50, 70])
-def test_a_guarantee_for_examples_is_an_exact_binomial_test(missed: int) -> None:
-    verdict = judge([500, 500], [missed, 0], epsilon=0.05, alpha=None, delta=0.1)
-    tests = [stats.binomtest(missed, 1000, 0.05, alternative=a) for a in ("less", "greater")]
-    assert verdict.p_holds == pytest.approx(tests[0].pvalue)
-    assert verdict.p_violated == pytest.approx(tests[1].pvalue)
-    expected = {30: "holds", 50: "cannot tell yet", 70: "violated"}[missed]
-    assert verdict.status == expected
-    ends = verdict.interval or (0, 1)
-    assert ends[0] < missed / 1000 < ends[1]
-    assert "1,000 examples" in str(verdict) or verdict.status == "cannot tell yet"
+def test_a_guarantee_for_examples_is_an_exact_binomial_test() -> None:
+    for missed, expected in ((30, "holds"), (50, "cannot tell yet"), (70, "violated")):
+        verdict = judge([500, 500], [missed, 0], epsilon=0.05, alpha=None, delta=0.1)
+        tests = [stats.binomtest(missed, 1000, 0.05, alternative=a) for a in ("less", "greater")]
+        assert verdict.p_holds == pytest.approx(tests[0].pvalue)
+        assert verdict.p_violated == pytest.approx(tests[1].pvalue)
+        assert verdict.status == expected
+        low, high = verdict.interval or (0, 1)
+        assert low < missed / 1000 < high
 
 
 def test_every_class_is_judged_at_its_share() -> None:
     good, bad = ([400] * 60, [8] * 60), ([40] * 60, [40] * 60)
     options: dict[str, Any] = {"alpha": 0.1, "delta": 0.05, "false_alarm": 0.06}
     epsilon = {"no": 0.05, "yes": 0.2, "maybe": 0.05}
-    verdict = judge_classes(
-        {"no": good, "yes": bad, "maybe": ([0] * 60, [0] * 60)}, epsilon=epsilon, **options
-    )
-    assert verdict.by_class is not None
-    statuses = {label: part.status for label, part in verdict.by_class.items()}
+    counts = {"no": good, "yes": bad, "maybe": ([0] * 60, [0] * 60)}
+    verdict = judge_classes(counts, epsilon=epsilon, **options)
+    parts = dict(verdict.by_class or {})
+    statuses = {label: part.status for label, part in parts.items()}
     assert statuses == {"no": "holds", "yes": "violated", "maybe": "cannot tell yet"}
-    shares = [part.false_alarm for part in verdict.by_class.values()]
-    assert shares == [pytest.approx(0.02)] * 3
-    assert sum(shares) <= 0.06
     assert (verdict.status, verdict.tasks, verdict.flagged) == ("violated", 60, 60)
-    assert verdict.p_violated == pytest.approx(3 * verdict.by_class["yes"].p_violated)
+    assert verdict.p_violated == pytest.approx(3 * parts["yes"].p_violated)
     assert (verdict.p_holds, verdict.interval, verdict.more_tasks) == (1, None, None)
     for label, pair in (("no", good), ("yes", bad)):
         alone = judge(*pair, epsilon=epsilon[label], alpha=0.1, delta=0.05, false_alarm=0.02)
-        assert alone.p_violated == verdict.by_class[label].p_violated
-    unknown = judge_classes({"no": good, "yes": ([0], [0])}, epsilon=0.05, **options)
-    assert unknown.status == "cannot tell yet"
+        assert alone.p_violated == parts[label].p_violated
+        assert parts[label].false_alarm == pytest.approx(0.02)
+        assert parts[label].false_alarm <= 0.02
 
 
-GOOD, WEAK, NONE = ([400] * 60, [8] * 60), ([200] * 60, [6] * 60), ([0], [0])
-BAD, MIXED = ([200] * 60, [60] * 60), ([200] * 60, [4, 60] * 30)
-FEW = ([400] * 29, [0] * 29)
+def test_the_sentence_names_the_class_that_decides() -> None:
+    good, weak, none = ([400] * 60, [8] * 60), ([200] * 60, [6] * 60), ([0], [0])
+    bad, mixed, few = ([200] * 60, [60] * 60), ([200] * 60, [4, 60] * 30), ([400] * 29, [0] * 29)
+    for counts, start, end in (
+        ((good, weak), "Holds for every class; the weakest evidence is for class 1", ""),
+        ((bad, good, none), "Violated for class 0: more than 10%", "class 2. Holds for class 1."),
+        (
+            (mixed, good, bad),
+            "Violated for classes 0, 2; the strongest evidence is for class",
+            "",
+        ),
+        ((none, none), "Cannot tell yet, for any class; the weakest ", ""),
+        ((few, few), "Holds for every class", "at a share of the error."),
+    ):
+        verdict = judge_classes(dict(enumerate(counts)), **OPTIONS)
+        text = verdict.sentence(unit="city/cities", example="patient")
+        assert text.startswith(start)
+        assert text.endswith(end)
+        assert "task" not in text
 
 
-@pytest.mark.parametrize(
-    ("counts", "start", "end"),
-    [
-        ({"a": GOOD, "b": GOOD}, "Holds for every class; the weakest evidence is for class a", ""),
-        ({"a": GOOD, "b": WEAK}, "Holds for every class; the weakest evidence is for class b", ""),
-        ({"a": BAD, "b": GOOD, "c": NONE}, "Violated for class a: more than 10%",
-         "Cannot tell yet for class c. Holds for class b."),
-        ({"a": MIXED, "b": GOOD, "c": BAD},
-         "Violated for classes a, c; the strongest evidence is for class c: ", ""),
-        ({"a": NONE, "b": NONE}, "Cannot tell yet, for any class; the weakest ", ""),
-        ({"a": FEW, "b": FEW}, "Holds for every class",
-         "Cannot tell yet for classes a, b alone, at a share of the error."),
-    ],
-)  # fmt: skip
-def test_the_sentence_names_the_class_that_decides(counts: Any, start: str, end: str) -> None:
-    verdict = judge_classes(counts, **OPTIONS)
-    text = verdict.sentence()
-    assert text.startswith(start)
-    assert text.endswith(end)
-    named = verdict.named(unit="city/cities", example="patient")
-    assert named.sentence() == str(named) == verdict.sentence(unit="city/cities", example="patient")
-    assert "task" not in str(named)
-
-
-@pytest.mark.parametrize("classes", [1, 2, 5, 10, 100])
-def test_as_many_tasks_show_that_it_holds_for_all_classes_as_for_one(classes: int) -> None:
-    for tasks, status in ((28, "cannot tell yet"), (29, "holds")):
-        verdict = judge_classes(
-            {f"c{i}": ([400] * tasks, [0] * tasks) for i in range(classes)}, **OPTIONS
-        )
-        assert (verdict.status, verdict.more_tasks) == (status, 29 - tasks)
-        assert f"{tasks} tasks" in verdict.sentence()
-        assert (verdict.p_holds <= 0.05) == (status == "holds")
+def test_as_many_tasks_show_that_it_holds_for_all_classes_as_for_one() -> None:
+    # Without any bad task among n, a share of alpha is ruled out only if (1 - alpha)**n <= 0.05.
+    for classes, tasks in product((1, 2, 10, 100), (28, 29)):
+        counts = {f"c{i}": ([400] * tasks, [0] * tasks) for i in range(classes)}
+        verdict = judge_classes(counts, **OPTIONS)
+        assert verdict.status == ("cannot tell yet" if tasks == 28 else "holds")
+        assert verdict.more_tasks == 29 - tasks
+        assert (verdict.p_holds <= 0.05) == (tasks == 29)
 
 
 @pytest.mark.parametrize("status", ["holds", "violated"])
@@ -350,49 +291,36 @@ def test_the_verdict_on_all_classes_is_wrong_as_rarely_as_that_on_one(
     # Worst case for "holds": one class is broken, the other surely found to hold. For "violated":
     # both are at the limit, independently.
     options = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
-    sizes = [examples] * tasks
 
     def decide(misses: list[int]) -> str:
-        sure = ([50] * 20, [0] * 20)
-        return judge_classes({"a": (sizes, misses), "b": sure}, **options).status
+        own = ([examples] * tasks, misses)
+        other = ([50] * 20, [0] * 20) if status == "holds" else own
+        verdict = judge_classes({"a": own, "b": other}, **options)
+        return (verdict if status == "holds" else (verdict.by_class or {})["a"]).status
 
-    def decide_alone(misses: list[int]) -> str:
-        verdict = judge_classes({"a": (sizes, misses), "b": (sizes, misses)}, **options)
-        return (verdict.by_class or {})["a"].status
-
-    def size(decide: Callable[[list[int]], str]) -> float:
-        at_epsilon = binomial(examples, epsilon)
-        rule: dict[str, Any] = {"at_epsilon": at_epsilon, "wrong_status": status}
-        return wrong(examples, tasks, alpha, **rule, decide=decide)
-
-    of_all = size(decide) if status == "holds" else 1 - (1 - size(decide_alone)) ** 2
-    assert of_all <= limit
+    rule: dict[str, Any] = {"at_epsilon": binomial(examples, epsilon), "wrong_status": status}
+    size = wrong(examples, tasks, alpha, **rule, decide=decide)
+    assert (size if status == "holds" else 1 - (1 - size) ** 2) <= limit
 
 
-@pytest.mark.parametrize(
-    ("changes", "parameter"),
-    [
-        ({"missed": [6, 0]}, ("missed", "examples")),
-        ({"missed": [0.5, 0]}, "missed"),
-        ({"examples": [[5]], "missed": [[0]]}, "examples"),
-        ({"epsilon": 5}, "epsilon"),
-        ({"alpha": 0}, "alpha"),
-        ({"delta": 1}, "delta"),
-        ({"false_alarm": 0.5}, "false_alarm"),
-        ({"false_alarm": 0}, "false_alarm"),
-    ],
-)
-def test_bad_input_is_named(changes: dict[str, Any], parameter: str | tuple[str, ...]) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        judge(**{"examples": [5, 5], "missed": [0, 0]} | OPTIONS | changes)
-    assert caught.value.parameters == ((parameter,) if isinstance(parameter, str) else parameter)
+def test_bad_input_is_named() -> None:
+    cases: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+        (("missed", "examples"), {"missed": [6, 0]}),
+        (("missed",), {"missed": [0.5, 0]}),
+        (("examples",), {"examples": [[5]], "missed": [[0]]}),
+        *(((x,), {x: value}) for x, value in (("epsilon", 5), ("alpha", 0), ("delta", 1))),
+        *((("false_alarm",), {"false_alarm": value}) for value in (0.5, 0)),
+    ]
+    for parameters, changes in cases:
+        with pytest.raises(InvalidInput) as caught:
+            judge(**{"examples": [5, 5], "missed": [0, 0]} | OPTIONS | changes)
+        assert caught.value.parameters == parameters
 
 
 SENTENCES: list[tuple[list[int], list[int], dict[str, Any], str]] = [
     ([500] * 60, [5] * 60, {}, "Holds: at least 90% of new cities|60 cities|p = 0.0019|most 5%"),
     ([500] * 60, [5] * 60, {"false_alarm": 0.12345}, "'holds' with probability at most 12.4%"),
     ([500] * 9, [250] * 9, {}, "Violated: more than 10% of new cities|rate above 5%|p < 0.0001"),
-    ([500] * 9, [250] * 9, {}, "'violated' with probability at most 5%|(probability at most 5%)"),
     ([500], [5], {}, "Cannot tell yet: 1 city does not|from 0% to|28 more cities like this would"),
     ([], [], {}, "Cannot tell yet: 0 cities do not|Collect labelled patients of new cities."),
     ([500] * 3, [100] * 3, {"alpha": None}, "Violated: the sets have a miss rate above 5%|1,500 p"),
@@ -407,15 +335,13 @@ SENTENCES: list[tuple[list[int], list[int], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sizes", "missed", "changes", "facts"), SENTENCES)
-def test_a_sentence_has_claim_evidence_and_probability_of_being_wrong(
-    sizes: list[int], missed: list[int], changes: dict[str, Any], facts: str
-) -> None:
-    verdict = judge(sizes, missed, **OPTIONS | changes)
-    text = verdict.sentence(unit="city/cities", example="patient")
-    assert [fact for fact in facts.split("|") if fact not in text] == []
-    assert not {"task", "tasks", "example", "examples"} & {*text.split()}
-    assert verdict.named(unit="city/cities", example="patient").sentence() == text
+def test_a_sentence_has_claim_evidence_and_probability_of_being_wrong() -> None:
+    for sizes, missed, changes, facts in SENTENCES:
+        verdict = judge(sizes, missed, **OPTIONS | changes)
+        text = verdict.sentence(unit="city/cities", example="patient")
+        assert [fact for fact in facts.split("|") if fact not in text] == []
+        assert not {"task", "tasks", "example", "examples"} & {*text.split()}
+        assert verdict.named(unit="city/cities", example="patient").sentence() == text
 
 
 def test_a_trivial_guarantee_leaves_nothing_to_check() -> None:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,7 @@ from metapac.evidence import UNKNOWN, first_step
 from metapac.fewshot import MetaCP
 from metapac.fewshot.meta_cp import explain_average
 from metapac.grouping import Scored
-from metapac.guarantee import (
-    format_share,
-    percent,
-)
+from metapac.guarantee import format_share, percent
 from metapac.words import (
     Rule,
     describe_interval,
@@ -149,20 +145,10 @@ def test_percentages_are_exact(fraction: float) -> None:
     assert Decimal(rest[:-1]) < 100
 
 
-@pytest.mark.parametrize(
-    ("fraction", "shown"),
-    [
-        (0, "0%"),
-        (1, "100%"),
-        (0.05894, "5.9%"),
-        (0.9997, "99.97%"),
-        (0.0003, "0.03%"),
-        (1e-9, "<0.001%"),
-        (1 - 1e-9, ">99.999%"),
-    ],
-)
-def test_only_exact_fractions_are_shown_as_none_or_all(fraction: float, shown: str) -> None:
-    assert format_share(fraction) == shown
+def test_only_exact_fractions_are_shown_as_none_or_all() -> None:
+    fractions = (0, 1, 0.05894, 0.9997, 0.0003, 1e-9, 1 - 1e-9)
+    shown = ["0%", "100%", "5.9%", "99.97%", "0.03%", "<0.001%", ">99.999%"]
+    assert [format_share(fraction) for fraction in fractions] == shown
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -183,22 +169,11 @@ def test_an_interval_is_rounded_up(threshold: float) -> None:
     assert float(radius) >= -threshold
 
 
-@pytest.mark.parametrize(
-    ("noun", "plural"),
-    [
-        ("hospital", "hospitals"),
-        ("city", "cities"),
-        ("day", "days"),
-        ("class", "classes"),
-        ("box", "boxes"),
-        ("branch", "branches"),
-        ("person/people", "people"),
-        (" child / children ", "children"),
-        ("y", "ies"),
-    ],
-)
-def test_plurals(noun: str, plural: str) -> None:
-    assert inflect(noun) == (noun.split("/")[0].strip(), plural)
+def test_plurals() -> None:
+    nouns = ["hospital", "city", "day", "class", "box", "branch", "person/people", " a / b ", "y"]
+    plurals = ["hospitals", "cities", "days", "classes", "boxes", "branches", "people", "b", "ies"]
+    singulars = [noun.split("/")[0].strip() for noun in nouns]
+    assert [inflect(noun) for noun in nouns] == [*zip(singulars, plurals, strict=True)]
 
 
 def test_no_number_in_the_sentence_is_rounded() -> None:
@@ -245,37 +220,24 @@ def test_all_numbers_are_those_of_the_guarantee(
     assert set(re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?", bare)) == others
 
 
-@pytest.mark.parametrize(
-    ("changes", "rule", "part", "fact"),
-    [
-        ({}, {"threshold": -math.inf}, "basis", "rule nothing out"),
-        ({}, {"threshold": 0.0, "keeps_all": True}, "basis", "rule out little"),
-        ({}, {"examples": None}, "basis", "calibrated on 60 hospitals. For"),
-        ({"min_examples": 45}, {"left_out": 4}, "limits", "(4 left out of the calibration)"),
-        (
-            {"min_examples": 1, "per_class": True},
-            {"label": "a"},
-            "claim",
-            "1 patient of that class;",
-        ),
-        ({"per_class": True}, {"label": "a", "threshold": -math.inf}, "claim", "always listed"),
-        ({"per_class": True}, {"label": "a", "keeps_all": True}, "claim", "hardly any is lower"),
-    ],
-)
-def test_what_differs_is_said(
-    changes: dict[str, Any], rule: dict[str, Any], part: str, fact: str
-) -> None:
-    assert fact in explain(Guarantee(**LEVELS | changes), RULE._replace(**rule))[part]
+DIFFERENCES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
+    ({}, {"threshold": -math.inf}, "basis", "rule nothing out"),
+    ({}, {"threshold": 0.0, "keeps_all": True}, "basis", "rule out little"),
+    ({}, {"examples": None}, "basis", "calibrated on 60 hospitals. For"),
+    ({"min_examples": 45}, {"left_out": 4}, "limits", "(4 left out of the calibration)"),
+    ({"min_examples": 1, "per_class": True}, {"label": "a"}, "claim", "1 patient of that class;"),
+    ({"per_class": True}, {"label": "a", "threshold": -math.inf}, "claim", "always listed"),
+    ({"per_class": True}, {"label": "a", "keeps_all": True}, "claim", "hardly any is lower"),
+]
 
 
-def test_many_classes_are_cut_short() -> None:
+def test_what_differs_is_said() -> None:
+    for changes, rule, part, fact in DIFFERENCES:
+        assert fact in explain(Guarantee(**LEVELS | changes), RULE._replace(**rule))[part]
     g = Guarantee(**LEVELS, per_class=True)
     lines = explain(g, *[Rule(i, 0.03, 0.5, 60, 9) for i in range(21)])["claim"].splitlines()
     assert lines[-1] == "- and 1 more class, see thresholds_"
     assert len(lines) == 22
-
-
-def test_the_words_are_used_in_singular_and_plural() -> None:
     about = Context(unit="city/cities", example="person/people")
     text = " ".join(explain(Guarantee(**LEVELS), about=about).values())
     assert lacks(text, ["For each new person it", "60 cities with 24,000 people."]) == []
@@ -315,36 +277,19 @@ def test_a_rule_counts_what_was_used() -> None:
 EVIL = '<script>alert(1)</script>&"\x1b[2J\n- forged\n\nforged'
 
 
-class Tags(HTMLParser):
-    """Collects the names of all tags."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-
-
-def test_a_card_has_all_paragraphs_items_and_the_sentence() -> None:
+def test_a_card_has_all_and_names_cannot_forge_a_line_or_a_tag() -> None:
     card = render_card("title", "first\n\nsecond\n- a\n- b", "exact")
     assert "<strong>title</strong><p>first</p><p>second</p><ul><li>a</li><li>b</li></ul>" in card
     assert "<p>exact</p></details>" in card
-
-
-def test_names_cannot_forge_a_line_or_a_tag() -> None:
     g = Guarantee(**LEVELS, per_class=True)
     plain = explain(g, Rule("yes", 0.03, 0.5, 60, 9))
     about = Context(unit=EVIL, example=EVIL, model=EVIL)
     evil = explain(g, Rule(EVIL, 0.03, 0.5, 60, 9), about=about)
     assert [p.count("\n") for p in evil.values()] == [p.count("\n") for p in plain.values()]
     card = render_card(EVIL, "\n\n".join(evil.values()), EVIL)
-    parser = Tags()
-    parser.feed(card)
-    assert not parser.tags - {"div", "strong", "p", "ul", "li", "details", "summary"}
-    assert "\x1b" not in card
-    assert "src" not in card
-    assert "url" not in card
+    tags = {*re.findall(r"<\s*([^\s/>]+)", card)}
+    assert not tags - {"div", "strong", "p", "ul", "li", "details", "summary"}
+    assert not any(sign in card for sign in ("\x1b", "src", "url"))
     assert render_text(EVIL).count("<") == 2
 
 

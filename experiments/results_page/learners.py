@@ -30,13 +30,13 @@ def accuracy(result: Result) -> str:
 
 def published(result: Result) -> str:
     """Return the range of the published accuracies."""
-    values = [each.accuracy for each in result.experiment.published]
+    values = [each["accuracy"] for each in result.published]
     return span(values, ".1%").replace(" %", "%")
 
 
 def find(results: Sequence[Result]) -> str:
     """Return how far the accuracies are from the published ones."""
-    known = [result for result in results if result.experiment.published]
+    known = [result for result in results if result.published]
     return (
         "The accuracy of the learners differs from the published accuracy that is nearest in kind "
         "(and from the highest and the lowest that is published) by "
@@ -53,7 +53,7 @@ def _state_gaps(result: Result) -> str:
 def _gaps(result: Result) -> list[float]:
     """Return the mean accuracy minus each of the published ones, in points."""
     mean = float(np.mean([learner["accuracy"] for learner in result.learners]))
-    return [100 * (mean - each.accuracy) for each in result.experiment.published]
+    return [100 * (mean - each["accuracy"]) for each in result.published]
 
 
 def section(results: Sequence[Result]) -> str:
@@ -121,16 +121,16 @@ def _published_table(results: Sequence[Result]) -> str:
     for result in results:
         ours = [link(result.title), accuracy(result)]
         bold = "**"
-        for each, gap in zip(result.experiment.published, _gaps(result), strict=True):
-            known = f"{bold}{each.accuracy:.2%}{bold}"
-            rows.append([*ours, known, f"{gap:+.1f}", each.learner, each.source])
+        for each, gap in zip(result.published, _gaps(result), strict=True):
+            known = f"{bold}{each['accuracy']:.2%}{bold}"
+            rows.append([*ours, known, f"{gap:+.1f}", each["learner"], each["source"]])
             ours, bold = ["", ""], ""
     header = ["experiment", "accuracy", "published", "gap", "published learner", "source"]
     return table(header, rows, aligned="lrrrll")
 
 
 def _without_published(results: Sequence[Result]) -> str:
-    others = [result for result in results if not result.experiment.published]
+    others = [result for result in results if not result.published]
     words = [f"{link(result.title)} {_quality(result)}" for result in others]
     return (
         "No accuracy is published for tasks like those of the other experiments: "

@@ -91,7 +91,7 @@ def _facts(result: Result) -> list[str]:
         f"**{link(result.title)}**",
         f"{levels}; {result.seeds} seeds{units}",
         f"accuracy {learners.accuracy(result)}",
-        f"published: {learners.published(result)}" if result.experiment.published else "",
+        f"published: {learners.published(result)}" if result.published else "",
     ]
 
 

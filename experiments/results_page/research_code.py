@@ -1,4 +1,4 @@
-"""The rule of the published research code on the same scores: a grid search, twice."""
+"""The published research code: its constructor as it is, and its rule on our draws."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.results_page.markdown import NONE, enumerate_names, join, link, table
+from experiments.compare_original import Comparison, describe, read_outcome
+from experiments.results_page.markdown import NONE, all_or, enumerate_names, join, link, table
 from experiments.results_page.splits import EVEN
 from experiments.results_page.stored import Result
 from metapac.fewshot.reproduce.experiments import GRID_NAME, STEP
@@ -51,16 +52,26 @@ def _compare_rows(exact: Rows, grid: Rows) -> Agreement:
 
 
 def find(results: Sequence[Result]) -> str:
-    """Return whether the research code's rule and ours agree."""
+    """Return whether the research code and its rule agree with us."""
     found = _add(map(compare, results))
     words = "in all" if found.is_within_step else "**but not in all**"
     return (
-        "The published research code searches a grid of thresholds with a step of "
-        f"{STEP:g}. We wrote its rule anew and ran it on our scores: it gives the thresholds of "
+        f"{_state_original(*read_outcome())} With its default step of {STEP:g}, such a "
+        "search, written anew, was run on the scores of this page: it gives the thresholds of "
         f"our even split, up to that step, {words} {found.draws:,} draws with a threshold above "
         f"zero (largest difference {found.largest:.3g}). The sets differ on "
         f"{found.other_sets:,} of the {found.tasks:,} new tasks of these draws."
         f"{_state_trivial(found)}"
+    )
+
+
+def _state_original(step: float, found: Sequence[Comparison]) -> str:
+    """Return how often the research code's own constructor found our threshold."""
+    equal = all_or(sum(each.equal for each in found), len(found))
+    return (
+        "**The published research code was run**: on the same scores, its own constructor finds "
+        "the threshold of our even split, rounded down to the grid that it searches, in "
+        f"{equal} settings (step {step:g}; [table](#the-research-code))."
     )
 
 
@@ -74,19 +85,28 @@ def _state_trivial(found: Agreement) -> str:
 
 
 def section(results: Sequence[Result]) -> str:
-    """Return the table of differences."""
+    """Return the thresholds of the research code, and the table of differences of its rule."""
     header = ["experiment", "draws compared", "threshold zero", "too few data"]
     header += ["largest difference of thresholds", "other sets"]
+    step, original = read_outcome()
+    rows = [describe(each) for each in original]
     return join(
         [
-            "### The rule of the research code",
-            f"The published research code searches a grid of step {STEP:g} for the largest "
-            "threshold whose Clopper-Pearson bound is at most epsilon, in each task and then "
-            "across tasks, with the even split. Here that rule, written anew, runs on the scores "
-            f"that {EVEN} sees. Its threshold may be lower by up to a step, and sets differ where "
-            "a score lies between the two thresholds. *Other sets* counts the new tasks whose "
-            "error or mean set size differs. Draws in which both rules find a threshold of zero, "
-            "or have too few data for any, are counted apart: there both keep every label.",
+            "### The research code",
+            "`python experiments/compare_original.py CHECKOUT` runs the constructor of the "
+            "[published research code](https://github.com/sangdon/meta-pac-ps), imported from a "
+            "clone, on the shipped heart survey and on drawn characters. Across tasks it searches "
+            f"a grid, here with a step of {step:g}, so that its threshold should be that of "
+            f"{EVEN}, rounded down to the grid.",
+            table([*rows[0]], [[*row.values()] for row in rows], aligned="l"),
+            f"By default its step is {STEP:g}. Below a search with that step, written anew, runs "
+            f"on the scores that {EVEN} sees: it looks for the largest threshold whose "
+            "Clopper-Pearson bound is at most epsilon, in each task (where the research code is "
+            "exact) and then across tasks. Its threshold may be lower by up to a step, and sets "
+            "differ where a score lies between the two thresholds. *Other sets* counts the new "
+            "tasks whose error or mean set size differs. Draws in which both rules find a "
+            "threshold of zero, or have too few data for any, are counted apart: there both keep "
+            "every label.",
             table(header, [_row(result) for result in results]),
         ]
     )

@@ -85,7 +85,7 @@ def _beyond_paper(results: Sequence[Result]) -> str:
     others = [
         result
         for result in results
-        if any(words.startswith("Not in the paper") for words in result.experiment.differences)
+        if any(words.startswith("Not in the paper") for words in result.differences)
     ]
     return (
         f" The experiments {name_titles(others)} are not in the paper: there the claims about "
@@ -192,9 +192,9 @@ def _zero_thresholds(result: Result) -> list[str]:
 
 
 def _differences(result: Result) -> str:
-    if not result.experiment.differences:
+    if not result.differences:
         return ""
-    return "Where this differs from the paper:\n\n" + bullets(result.experiment.differences)
+    return "Where this differs from the paper:\n\n" + bullets(result.differences)
 
 
 def _pictures(result: Result) -> list[str]:

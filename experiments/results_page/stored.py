@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from pyarrow import csv
 from metapac import Guarantee
 from metapac.fewshot import summarise
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Experiment, list_controls
-from metapac.fewshot.reproduce.seed import control_folder, read_learner
+from metapac.fewshot.reproduce.run import control_folder, read_learner
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import TABLE, find_seeds, read_guarantee, read_settings, seed_folder
 from metapac.fewshot.study.summary import (
@@ -31,6 +32,7 @@ from metapac.verdict import VIOLATED
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
+NOTES = tomllib.loads((ROOT / "experiments" / "notes.toml").read_bytes().decode())
 
 Key = tuple[str, float]  # a method and its delta
 
@@ -182,6 +184,16 @@ class Result(Evaluation):
     def has_shared_draws(self) -> bool:
         """Whether different draws have tasks in common, because there are few tasks to draw."""
         return self.experiment.tasks_from != "pools" or self.experiment.ways is None
+
+    @property
+    def differences(self) -> list[str]:
+        """Where the experiment differs from the paper."""
+        return list(NOTES.get(self.name, {}).get("differences", []))
+
+    @property
+    def published(self) -> list[dict[str, Any]]:
+        """Published accuracies of learners like this one, the nearest in kind first."""
+        return list(NOTES.get(self.name, {}).get("published", []))
 
     def pool(self, name: str) -> int:
         """Return the number of classes, relations or groups of a pool."""

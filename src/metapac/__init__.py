@@ -1,7 +1,4 @@
-"""Prediction sets with a guarantee for every new task, not on average over tasks.
-
-Names are imported when they are first used, so that the command line starts fast.
-"""
+"""Prediction sets with a guarantee for every new task, not on average over tasks."""
 
 from metapac._lazy import attach_stub
 

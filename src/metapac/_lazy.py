@@ -1,7 +1,4 @@
-"""Public names that are imported when they are first used: a stub beside the package lists them.
-
-This module imports nothing but the import system, so that the command line starts fast.
-"""
+"""Public names, listed in a stub, that are imported on first use: the command line starts fast."""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@ FITTED_ON = "; fitted_on="  # in the text of a score function, before the tasks 
 
 def name_score(score: object) -> str:
     """Return what a score function computes, as text: without the tasks that it was fitted on."""
+    if hasattr(score, "__qualname__"):  # a function of the user
+        return f"{score.__module__}.{score.__qualname__}"
     return str(score).partition(FITTED_ON)[0]
 
 

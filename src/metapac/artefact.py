@@ -115,10 +115,7 @@ def private_folder(prefix: str, parent: PathLike | None = None) -> Iterator[Path
 
 
 def clear_leftovers(folder: Path, pattern: str = _LEFTOVER) -> None:
-    """Delete folders whose names match a pattern, and whose processes were killed.
-
-    Files, links, and folders of other users or of living processes stay.
-    """
+    """Delete folders of this user that match a pattern and whose processes were killed."""
     with suppress(OSError):  # a folder that cannot be listed
         for path in folder.iterdir():
             if re.fullmatch(pattern, path.name):
@@ -249,10 +246,7 @@ def lock_file(path: PathLike, purpose: str, *, wait: float) -> Iterator[None]:
 
 @contextmanager
 def lock_folder(path: PathLike, purpose: str) -> Iterator[None]:
-    """Keep other processes out of the folder of a run, which is created if necessary.
-
-    The same thread may lock a folder again.
-    """
+    """Keep other processes out of the folder of a run; the same thread may lock it again."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     with _locking(path, folder.resolve() / LOCK, purpose):
@@ -469,10 +463,7 @@ def _is_same(found: Any, written: Any) -> bool:
 
 
 def check_shape(document: Mapping[str, Any], shape: Any) -> None:
-    """Raise InvalidInput unless the keys of a TypedDict are there and have values of its types.
-
-    A document may have other keys too, but not further in.
-    """
+    """Raise InvalidInput unless a document fits a TypedDict; other keys are allowed at the top."""
     hints, required = _hints(shape)
     for key in sorted(required - document.keys()):
         raise InvalidInput(f"{key} is missing.")

@@ -22,14 +22,10 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    task : str or int
-        The task.
-    batch : str or None
-        The batch that it came with.
-    examples : int
-        Number of its labelled examples.
-    missed : int
-        Number of them whose set misses the true label.
+    task, batch : str, int or None
+        The task, and the batch that it came with.
+    examples, missed : int
+        Number of its labelled examples, and of those whose set misses the true label.
     violated : bool
         Whether its miss rate is above epsilon, with 95% confidence for this task alone.
     wealth : float

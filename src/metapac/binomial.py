@@ -208,11 +208,6 @@ def allowed_errors(n: ArrayLike, epsilon: float, delta: float) -> int | NDArray[
         The number of errors, in the shape of ``n``; -1 where ``n`` examples are too few to certify
         ``epsilon`` even without an error.
 
-    Raises
-    ------
-    InvalidInput
-        If ``n`` is not a whole number in that range, or a probability is not between 0 and 1.
-
     Notes
     -----
     The comparison with ``delta`` is exact, with one exception: beyond n = 5000 a probability that
@@ -299,10 +294,7 @@ def _floor_of_product(n: NDArray[np.int64], epsilon: float) -> NDArray[np.int64]
 
 
 def certifies(k: ArrayLike, n: ArrayLike, epsilon: float, delta: float) -> NDArray[np.bool_]:
-    """Return whether k errors in n examples certify an error rate of at most ``epsilon``.
-
-    They do if P[Binomial(n, epsilon) <= k] <= delta, which is decided exactly.
-    """
+    """Return whether P[Binomial(n, epsilon) <= k] <= delta: k errors in n certify ``epsilon``."""
     k, n = np.broadcast_arrays(k, n)
     # P[Binomial(n, epsilon) <= k] is the upper tail of Beta(k + 1, n - k) at epsilon. The lower
     # tail keeps its digits for delta near 1, and is not slow or NaN around 1/2 for the largest n.
@@ -348,12 +340,6 @@ def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, delta: float) -> float | N
     float or ndarray of float64
         The smallest u with P[Binomial(n, u) <= k] <= delta, rounded up; 1 where ``k = n``.
 
-    Raises
-    ------
-    InvalidInput
-        If ``k`` or ``n`` is not a whole number in its range, if their shapes do not match, or if
-        ``delta`` is not between 0 and 1.
-
     Notes
     -----
     The result is never below the exact bound, and exceeds it by at most one unit in the last place.
@@ -395,7 +381,7 @@ def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
     Parameters
     ----------
     scores : array_like of float, shape (n,)
-        Scores of the true labels of n i.i.d. examples; higher means more plausible.
+        Scores of the true labels of n i.i.d. examples, without NaN; higher means more plausible.
     epsilon : float
         Miss rate to certify, strictly between 0 and 1.
     delta : float
@@ -406,12 +392,6 @@ def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
     float
         The cut-off, one of the scores; ``-inf`` if n is too small to certify ``epsilon``, so that
         every label is kept and the guarantee still holds.
-
-    Raises
-    ------
-    InvalidInput
-        If ``scores`` is empty, not one-dimensional or holds NaN, or if a probability is not between
-        0 and 1.
 
     Notes
     -----

@@ -63,11 +63,6 @@ class Columns:
         Column that identifies the examples of a task, in which duplicates are searched. Without
         it, rows that are equal are.
 
-    Raises
-    ------
-    InvalidInput
-        If a column is not given by its name, or two of them do not go together.
-
     Examples
     --------
     >>> from metapac import Columns
@@ -254,11 +249,6 @@ class Reading:
         The engine that reads files and frames, from ``metapac.tables.connect``. By default DuckDB
         in this process.
 
-    Raises
-    ------
-    InvalidInput
-        If an option is not valid.
-
     Examples
     --------
     >>> from metapac import Reading
@@ -301,7 +291,7 @@ def open_table(
     source : path, list of paths, frame, Ibis table or Ibis connection
         A path, glob or folder of Parquet, CSV, JSON lines or Arrow files, or a list of them; an
         Excel workbook; a DuckDB or SQLite file, or the address of a database; a pandas, polars or
-        pyarrow frame; an Ibis table or connection.
+        pyarrow frame, or a dict of columns; an Ibis table or connection.
     columns : Columns, optional
         Which column holds what. For new tasks, what is left out is as in calibration.
     reading : Reading, optional
@@ -312,24 +302,14 @@ def open_table(
     Table
         The open table. Used as a context manager, it closes a connection that it opened.
 
-    Raises
-    ------
-    InvalidInput
-        If an option is not valid, or does not apply to such a source.
-    EngineError
-        If the engine cannot read the table.
-
     Examples
     --------
     >>> import pandas as pd
     >>> from metapac import Columns, MetaPS, open_table
     >>> frame = pd.DataFrame({"site": [i % 40 for i in range(2000)], "score": range(2000)})
     >>> table = open_table(frame, Columns(task="site", score="score"))
-    >>> promise = MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).calibrate(table)
-    >>> promise.threshold_
+    >>> MetaPS(epsilon=0.1, alpha=0.1, delta=0.1).calibrate(table).threshold_
     120.0
-    >>> promise.columns_
-    {'task': 'site', 'score': 'score'}
     """
     for name, value, kind in (("columns", columns, Columns), ("reading", reading, Reading)):
         if not isinstance(value, kind | None):

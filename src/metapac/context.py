@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,9 @@ class Context:
     ----------
     model : str, optional
         Name and version of the model that gave the scores. Prediction and evaluation compare it.
-    score : str or ScoreFunction, optional
+    score : str, ScoreFunction or callable, optional
         Score function that was calibrated, such as "margin". Prediction and evaluation compare
-        it.
+        it; of a function, the name is stored.
     trained_on : iterable, optional
         Tasks that the model was trained on. None of them may be a calibration task.
     training : str, optional
@@ -46,21 +46,15 @@ class Context:
         What a cluster of tasks is called if calibrated with ``clusters``, such as "alphabet"; by
         default the name of its column, or "cluster".
 
-    Raises
-    ------
-    InvalidInput
-        If a name is not a non-empty string, or tasks are not strings or integers.
-
     Examples
     --------
     >>> from metapac import Context
-    >>> context = Context(model="triage 3.1", unit="hospital", example="patient")
-    >>> context.model
+    >>> Context(model="triage 3.1", unit="hospital", example="patient").model
     'triage 3.1'
     """
 
     model: str | None = None
-    score: str | ScoreFunction | None = None
+    score: str | ScoreFunction | Callable[[Any], Any] | None = None
     trained_on: Iterable[Any] | None = None
     training: str | None = None
     pilot: Iterable[Any] | None = None
@@ -72,6 +66,8 @@ class Context:
     def __post_init__(self) -> None:
         if isinstance(self.score, ScoreFunction):
             object.__setattr__(self, "score", str(self.score))
+        elif callable(self.score):
+            object.__setattr__(self, "score", name_score(self.score))
         for name, value in vars(self).items():
             if name not in _APART and (value is not None or name in ("unit", "example")):
                 _check_name(name, value)
@@ -111,12 +107,12 @@ class Context:
             _check_name("model", model)
             _check_same("model", "model", model, self.model, parameter="model")
 
-    def check_score(self, score: str | ScoreFunction | None) -> None:
+    def check_score(self, score: str | ScoreFunction | Callable[[Any], Any] | None) -> None:
         """Raise InvalidInput if scores are of another score function; warn if none is on record.
 
         Parameters
         ----------
-        score : str, ScoreFunction or None
+        score : str, ScoreFunction, callable or None
             Score function that gave the scores; None if it is not known.
         """
         if score is not None:

@@ -547,10 +547,7 @@ def find_facts(
 def count_matrix(
     scores: Floats, classes: Sequence[Any], has_true: NDArray[np.bool_] | None = None
 ) -> dict[str, Any]:
-    """Return how many scores are missing, and how many rows sum to 1 and to 100.
-
-    Rows without the score of the true label are reported elsewhere.
-    """
+    """Return how many scores are missing, and how many rows sum to 1 and to 100."""
     bad = np.isnan(scores) if has_true is None else np.isnan(scores) & has_true[:, None]
     missing = dict(zip(classes, bad.sum(axis=0).tolist(), strict=True))
     with np.errstate(invalid="ignore"):  # inf - inf
@@ -573,10 +570,7 @@ def check_levels(
 
 
 def warn_of_scale(scores: Floats, calibration: tuple[float, float] | None) -> None:
-    """Warn of percentages where the calibration used fractions, of logarithms, or the reverse.
-
-    Only the first scores are looked at, so that the cost does not grow with their number.
-    """
+    """Warn if the first scores look like percentages or logarithms, unlike those of calibration."""
     if calibration is None or not scores.size:
         return
     first = scores[: -(-_FIRST_SCORES * len(scores) // scores.size)]  # whole rows, without a copy

@@ -53,10 +53,8 @@ class Shift(NamedTuple):
 
     Attributes
     ----------
-    task : object
-        The task.
-    examples : int
-        Number of its examples.
+    task, examples : object and int
+        The task, and the number of its examples.
     higher : float
         Probability that an example of it has a higher score than one of a calibration task; equal
         scores count half.
@@ -217,7 +215,7 @@ def compare_scores(
     tasks : array_like, shape (n,)
         Task of each example.
     reference : array_like, shape (m,) or (m, classes)
-        Scores of examples of the calibration tasks, in the same way.
+        Scores of examples of the calibration tasks, of which there must be at least 19.
     reference_tasks : array_like, shape (m,)
         Task of each of them.
 
@@ -225,11 +223,6 @@ def compare_scores(
     -------
     Drift
         The comparison. It is a heuristic without a guarantee.
-
-    Raises
-    ------
-    InvalidInput
-        If arrays do not match, or there are fewer than 19 calibration tasks.
 
     Examples
     --------

@@ -103,16 +103,13 @@ class BadArtefact(MetapacError, ValueError):
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
+    >>> import pathlib
     >>> from metapac import BadArtefact, load
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "notes.txt")
-    ...     _ = path.write_text("not written by metapac")
-    ...     try:
-    ...         load(path)
-    ...     except BadArtefact:
-    ...         print("not a promise file")
+    >>> _ = pathlib.Path("notes.txt").write_text("not written by metapac")
+    >>> try:
+    ...     load("notes.txt")
+    ... except BadArtefact:
+    ...     print("not a promise file")
     not a promise file
     """
 
@@ -126,16 +123,13 @@ class EngineError(MetapacError, ValueError):
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
+    >>> import pathlib
     >>> from metapac import EngineError, open_table
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "scores.parquet")
-    ...     _ = path.write_text("half of a table")
-    ...     try:
-    ...         open_table(path)
-    ...     except EngineError:
-    ...         print("write it again")
+    >>> _ = pathlib.Path("half.parquet").write_text("half of a table")
+    >>> try:
+    ...     open_table("half.parquet")
+    ... except EngineError:
+    ...     print("write it again")
     write it again
     """
 

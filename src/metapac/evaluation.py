@@ -47,14 +47,10 @@ class ClassMisses(NamedTuple):
     ----------
     label : object
         The class.
-    examples : int
-        Number of examples of the class.
-    missed : int
-        Number of them whose set lacks the class.
-    low : float
-        Lower end of the exact 95% interval of the miss rate.
-    high : float
-        Upper end.
+    examples, missed : int
+        Number of examples of the class, and of those whose set lacks it.
+    low, high : float
+        Exact 95% interval of the miss rate.
     """
 
     label: Any
@@ -103,10 +99,8 @@ class Evaluation:
     ----------
     tasks : ndarray, shape (tasks,)
         The tasks, in ascending order.
-    examples : ndarray of int, shape (tasks,)
-        Number of examples of each task.
-    missed : ndarray of int, shape (tasks,)
-        Number of them whose set misses the true label.
+    examples, missed : ndarray of int, shape (tasks,)
+        Number of examples of each task, and of those whose set misses the true label.
     errors : ndarray of float, shape (tasks,)
         ``missed`` divided by ``examples``.
     low, high : ndarray of float, shape (tasks,)
@@ -117,10 +111,8 @@ class Evaluation:
         Number of labels in sets, and of empty, single and full sets, of each task.
     epsilon : float or mapping from class to float
         Miss rate that the guarantee allows.
-    min_examples : int
-        Tasks with fewer examples are left out.
-    left_out : int
-        Number of tasks left out for that reason.
+    min_examples, left_out : int
+        Size below which tasks are left out, and number of those.
     overlap : tuple
         Tasks left out because they have the name of a calibration task.
     classes : tuple of ClassMisses, or None
@@ -138,12 +130,9 @@ class Evaluation:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from metapac import PS, evaluate
     >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
     >>> evaluation = evaluate(promise, [0.9, 0.5, 0.0, 0.7], ["a", "a", "b", "b"])
-    >>> evaluation.within
-    0.5
     >>> evaluation.verdict.status
     'cannot tell yet'
     >>> evaluation.to_frame()[["task", "examples", "missed", "error"]]
@@ -235,8 +224,7 @@ class Evaluation:
         """Return the tasks with the strongest evidence of a miss rate above epsilon.
 
         They are ordered by the probability that a task with miss rate epsilon shows as many
-        misses, the smallest first. A small task with one miss is not worse than a large one with
-        many.
+        misses, the smallest first.
 
         Parameters
         ----------
@@ -273,15 +261,13 @@ class Evaluation:
     def to_frame(self) -> Any:
         """Return a frame with a row for each task.
 
-        Its columns are task, examples, missed, error, low and high (the exact 95% interval of the
-        miss rate) and, if every class has scores, set_size, empty, single and full (numbers of
-        sets); for intervals, their mean width. With a guarantee per class, there is a row for each
-        class of each task, and the column class.
-
         Returns
         -------
         pandas.DataFrame
-            The frame.
+            Columns task, examples, missed, error, low and high (the exact 95% interval of the miss
+            rate) and, if every class has scores, set_size, empty, single and full (numbers of
+            sets); for intervals, their mean width. With a guarantee per class, there is a row for
+            each class of each task, and the column class.
         """
         import pandas as pd
 
@@ -367,11 +353,6 @@ class Evaluation:
         -------
         matplotlib.figure.Figure
             The figure.
-
-        Raises
-        ------
-        MissingExtra
-            If Matplotlib is not installed.
         """
         from metapac import plots
 
@@ -703,8 +684,8 @@ def evaluate(
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
     model : str, optional
-        Name of the model that gave the scores, to be compared with the calibrated one. A table that
-        ``metapac score`` wrote names it itself.
+        Model that gave the scores, to be compared with the calibrated one; by default the one that
+        ``metapac score`` stored in the table.
     allow : iterable of str, default ()
         Checks of the data to skip, such as "duplicates"; the message of a check names it.
         "overlap" takes tasks with the name of a calibration, training or pilot task for new ones.
@@ -718,8 +699,6 @@ def evaluate(
     ------
     InvalidInput
         If arrays or columns do not match, if a check objects, or if no new task is left.
-    EngineError
-        If the engine cannot read the table.
 
     Examples
     --------
@@ -731,17 +710,6 @@ def evaluate(
     [('cat', 0, 1), ('dog', 1, 1)]
     >>> result.sizes
     array([2., 1.])
-
-    The same from a table:
-
-    >>> import pandas as pd
-    >>> from metapac import Columns, open_table
-    >>> rows = {"site": ["a", "b"], "y": ["cat", "dog"], "p_cat": [0.9, 0.6], "p_dog": [0.1, 0.0]}
-    >>> table = open_table(pd.DataFrame(rows), Columns(task="site", label="y"))
-    >>> evaluate(promise, table).to_frame()[["task", "examples", "missed", "set_size"]]
-      task  examples  missed  set_size
-    0    a         1       0       2.0
-    1    b         1       1       1.0
     """
     check_predictor(promise)
     skipped = data_checks.check_allowed(allow)

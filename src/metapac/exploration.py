@@ -77,13 +77,6 @@ class Estimate(NamedTuple):
         -------
         Estimate
             The interval is Student's, for the linearized ratio, cut at 0 and ``most``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from metapac.exploration import Estimate
-        >>> Estimate.of_ratio(np.array([1, 3]), np.array([4, 4])).value
-        0.5
         """
         total, tasks = float(denominators.sum()), len(numerators)
         value = float(numerators.sum()) / total if total else math.nan
@@ -101,10 +94,8 @@ class Cell:
 
     Attributes
     ----------
-    epsilon : float
-        Miss rate allowed on a task.
-    alpha : float
-        Fraction of new tasks that may exceed it.
+    epsilon, alpha : float
+        Miss rate allowed on a task, and fraction of new tasks that may exceed it.
     per_class : bool
         Whether each class has its own guarantee and threshold.
     tasks : int
@@ -113,10 +104,8 @@ class Cell:
         Threshold from all pilot tasks; with ``per_class``, one for each class.
     size : Estimate
         Mean set size over tasks.
-    empty : Estimate
-        Share of sets without a label.
-    full : Estimate
-        Share of sets with every label.
+    empty, full : Estimate
+        Share of sets without a label, and with every label.
     missed : mapping from class to Estimate
         Fraction of the examples of each class whose set misses it.
     tasks_needed : int or None
@@ -260,10 +249,8 @@ class Exploration:
         epsilon.
     columns : mapping
         Columns of the table.
-    split : str or float
-        How alpha is shared between the two steps.
-    min_examples : int
-        Size below which tasks are left out of the estimates.
+    split, min_examples : str or float, and int
+        As in ``explore``.
 
     Examples
     --------
@@ -300,10 +287,8 @@ class Exploration:
 
         Parameters
         ----------
-        epsilon : float
-            Miss rate allowed on a task.
-        alpha : float
-            Fraction of new tasks that may exceed it.
+        epsilon, alpha : float
+            The levels.
         per_class : bool, default False
             Whether each class has its own guarantee.
 
@@ -391,11 +376,6 @@ class Exploration:
         ----------
         path : str or path
             PNG or SVG file to write.
-
-        Raises
-        ------
-        MissingExtra
-            If Matplotlib is not installed.
         """
         from metapac.plots import draw_pilot
 
@@ -469,12 +449,10 @@ def read_pilot(path: PathLike) -> Exploration:
 
     Examples
     --------
-    >>> import tempfile
     >>> from metapac import Exploration, read_pilot
     >>> pilot = Exploration(("ohio", "utah"), 80, 0.05, {"no": 0.9, "yes": 0.1}, (), {})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pilot.save(f"{folder}/pilot.json")
-    ...     read_pilot(f"{folder}/pilot.json").tasks
+    >>> pilot.save("pilot.json")
+    >>> read_pilot("pilot.json").tasks
     ('ohio', 'utah')
     """
     body = artefact.read(path, FORMAT)
@@ -517,13 +495,10 @@ def explore(
     scores : array_like, shape (n, classes), or Table
         Scores of all classes of the labelled examples of the pilot tasks; or a table from
         ``open_table``.
-    tasks : array_like, shape (n,), optional
-        Task of each example. Not with a table.
-    labels : array_like, shape (n,), optional
-        True label of each example. Not with a table.
+    tasks, labels : array_like, shape (n,), optional
+        Task and true label of each example. Not with a table.
     classes : sequence, optional
-        Class of each column of ``scores``; by default the column names of a data frame, or 0,
-        1, ...
+        Class of each column of ``scores``, as in ``MetaPS.calibrate``.
     epsilon : sequence of float, default (0.01, 0.02, 0.05, 0.1, 0.2)
         Miss rates to try.
     alpha : sequence of float, default (0.05, 0.1, 0.2)
@@ -533,28 +508,18 @@ def explore(
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps.
     min_examples : int, default 0
-        Leave out tasks with fewer examples (with a threshold for each class, of the class). The
-        estimates are then for the other tasks.
+        Leave out tasks with fewer examples (with a threshold for each class, of the class).
     n_tasks : int, optional
         Number of calibration tasks that you will have; by default as many as pilot tasks or, if
         those are too few, the smallest number that supports the guarantee.
-    allow : iterable of str, default ()
-        Checks of the data to skip, such as "duplicates"; the message of a check names it.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)`` at each step.
+    allow, progress : optional
+        As in ``MetaPS.calibrate``.
 
     Returns
     -------
     Exploration
         Set sizes, empty and full sets, and misses of each class, at each pair of levels: with one
         threshold for all classes, and with one for each class.
-
-    Raises
-    ------
-    InvalidInput
-        If a parameter, a column or a value in it is not valid.
-    EngineError
-        If the engine cannot read the table.
 
     Notes
     -----

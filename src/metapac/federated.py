@@ -76,10 +76,8 @@ class Site:
         The classes, if the guarantee is per class.
     columns : dict, optional
         Columns of the table that the scores come from, and the classes that have scores in it.
-    model : str, optional
-        Name of the model that gave the scores, if their table names it.
-    score : str, optional
-        Score function that gave them.
+    model, score : str, optional
+        Model and score function that gave the scores, if their table names them.
     range : tuple of float, optional
         Lowest and highest score, which recognise a site under another name.
 
@@ -160,10 +158,8 @@ class Site:
 
         Parameters
         ----------
-        name : str
-            Name of the site.
-        guarantee : Guarantee
-            What all sites have agreed on.
+        name, guarantee : str and Guarantee
+            As in the constructor.
         evidence : Evidence
             Evidence of a single task: the examples of the site.
 
@@ -284,22 +280,13 @@ def make_site(
         Name of the site, unique among sites.
     classes : sequence, optional
         Class of each column of ``scores``. Not with a table.
-    allow : iterable of str, default ()
-        Checks of the data to skip, such as "duplicates"; the message of a check names it.
-    progress : callable, optional
-        Called as ``progress(stage, done, total)`` at each step.
+    allow, progress : optional
+        As in ``MetaPS.calibrate``.
 
     Returns
     -------
     Site
         The message of this site.
-
-    Raises
-    ------
-    InvalidInput
-        If a parameter, a column or a value in it is not valid.
-    EngineError
-        If the engine cannot read the table.
 
     Examples
     --------
@@ -378,14 +365,12 @@ def read_site(path: PathLike) -> Site:
 
     Examples
     --------
-    >>> import tempfile
     >>> import numpy as np
     >>> from metapac import Guarantee, Site, read_site
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
     >>> site = Site("ohio", agreed, (100,), ((0.25,),), np.dtype("float64"))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     site.save(f"{folder}/ohio.json")
-    ...     read_site(f"{folder}/ohio.json") == site
+    >>> site.save("ohio.json")
+    >>> read_site("ohio.json") == site
     True
     """
     body = artefact.read(path, FORMAT)
@@ -543,11 +528,9 @@ def combine_sites(
     sites : iterable of Site or path
         The sites or their files. Each site counts once, and all must agree on the guarantee.
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do if the sites are too few: raise ``InfeasibleGuarantee``, or keep every label (for
-        numbers, infinite intervals).
+        As in `MetaPS`.
     context : Context, optional
-        What the guarantee is about: model, training sites, vocabulary. By default, the model is
-        the one that the sites name.
+        What the guarantee is about. By default, the model is the one that the sites name.
     allow : iterable of str, default ()
         Checks to skip: "task-names" takes sites whose names are alike for different sites,
         "duplicates" sites with the same number of examples and range of scores.
@@ -560,10 +543,6 @@ def combine_sites(
 
     Raises
     ------
-    InfeasibleGuarantee
-        If the sites are too few or too small; the message says what would work.
-    BadArtefact
-        If a file is not a site file, or was edited or damaged.
     InvalidInput
         If sites do not agree on the guarantee, on the order of classes or on the model, or two
         have one name, names that are alike, or the same scores.
@@ -581,8 +560,7 @@ def combine_sites(
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1, split="tight")
     >>> precision = np.dtype("float64")
     >>> sites = [Site(f"site {i}", agreed, (100,), ((i / 40,),), precision) for i in range(40)]
-    >>> promise = combine_sites(sites)
-    >>> promise.threshold_
+    >>> combine_sites(sites).threshold_
     0.075
     """
     if isinstance(sites, str | os.PathLike | Site):
@@ -695,7 +673,7 @@ def failure_probability(
     Parameters
     ----------
     guarantee : Guarantee
-        What the sites have agreed on; for one class with ``per_class``.
+        What the sites have agreed on, not in expectation; for one class with ``per_class``.
     tasks : int
         Number of sites, dishonest ones included.
     liars : int, default 0
@@ -709,19 +687,12 @@ def failure_probability(
     float
         The probability; at most ``delta`` without dishonest sites.
 
-    Raises
-    ------
-    InvalidInput
-        If there are more dishonest sites than sites, or the guarantee is in expectation.
-
     Examples
     --------
     >>> from metapac import Guarantee, failure_probability
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
     >>> print(f"{failure_probability(agreed, 100):.3f}, {failure_probability(agreed, 100, 5):.3f}")
     0.049, 0.736
-    >>> print(f"{failure_probability(agreed, 100, 5, at_random=True):.3f}")
-    0.065
     """
     _ = guarantee.failure_probability  # raises if there is none
     tasks = as_whole_number("tasks", tasks)
@@ -754,11 +725,6 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> tup
     low, high : float
         The two numbers, ``-inf`` and ``inf`` if nothing bounds it. Without ``min_examples``, they
         are not further apart than ``2 * liars`` ranks.
-
-    Raises
-    ------
-    InvalidInput
-        If there are more dishonest sites than sites, or no such class.
 
     Notes
     -----

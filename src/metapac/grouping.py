@@ -63,12 +63,8 @@ class SetCounts(NamedTuple):
     ----------
     labels : ndarray of int
         Number of labels in all sets together.
-    empty : ndarray of int
-        Number of sets without a label.
-    single : ndarray of int
-        Number of sets with one label.
-    full : ndarray of int
-        Number of sets with every label.
+    empty, single, full : ndarray of int
+        Number of sets without a label, with one, and with every label.
     """
 
     labels: Counts

@@ -152,11 +152,6 @@ class Guarantee:
         Tasks with fewer examples (with ``per_class``, of the class) are left out, and the
         guarantee covers only tasks with at least this many.
 
-    Raises
-    ------
-    InvalidInput
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> import textwrap
@@ -231,12 +226,6 @@ class Guarantee:
         tuple of int
             For each level the largest k allowed, and -1 if the level is unusable with so few tasks.
             The threshold of the level is the (k + 1)-th lowest of the task thresholds.
-
-        Examples
-        --------
-        >>> from metapac import Guarantee
-        >>> Guarantee(epsilon=0.1, alpha=0.2, delta=0.05, split="tight").allowed_low_thresholds(100)
-        (11,)
         """
         if self.delta is not None:
             return joint_ranks(tasks, self.levels, self.delta)
@@ -278,11 +267,6 @@ class Guarantee:
         -------
         Guarantee
             The guarantee for the examples of that class.
-
-        Raises
-        ------
-        InvalidInput
-            If ``epsilon`` has no value for the class, or the share of ``delta`` underflows.
         """
         epsilon = self.epsilon
         if isinstance(epsilon, Mapping):
@@ -301,11 +285,6 @@ class Guarantee:
         ----------
         classes : sequence
             All classes.
-
-        Raises
-        ------
-        InvalidInput
-            If ``epsilon`` has a value for any other class.
         """
         named = self.epsilon if isinstance(self.epsilon, Mapping) else ()
         if unknown := [label for label in named if label not in classes]:

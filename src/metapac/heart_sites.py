@@ -64,12 +64,6 @@ def load_heart_sites(
         The frames ``train``, ``pilot``, ``calibration`` and ``new``, and the list ``features``.
         States are in the order in which they were drawn.
 
-    Raises
-    ------
-    InvalidInput
-        If the states do not suffice for both groups and a new one, or ``rng`` is no seed.
-    MissingExtra
-        If pandas is not installed.
 
     Notes
     -----
@@ -89,9 +83,6 @@ def load_heart_sites(
     ['female', 'age_group', 'bmi_group']
     >>> [frame["state"].nunique() for frame in sites]
     [10, 10, 20, 23]
-    >>> ohio = sites.calibration[sites.calibration["state"] == "Ohio"]
-    >>> print(f"{(ohio['attack'] == 'yes').mean():.1%} of {len(ohio)} respondents")
-    7.6% of 1700 respondents
     """
     pandas = require("pandas", extra="tables", purpose="load_heart_sites")
     sample = read_sample()

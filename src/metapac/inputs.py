@@ -110,10 +110,7 @@ def floor_to_bfloat16(values: ArrayLike) -> NDArray[np.float32]:
 def is_at_least(
     scores: ArrayLike, thresholds: ArrayLike, precision: np.dtype[Any]
 ) -> NDArray[np.bool_]:
-    """Return which scores are at least a threshold, in the coarser of both precisions.
-
-    Rounding preserves order, so no label that was certified is lost.
-    """
+    """Return which scores reach a threshold in the coarser precision, so as to lose no label."""
     array = np.atleast_1d(as_score_array("scores", scores))
     remedy = "Give a label without a score inf, so that it is kept."
     check_no_nan("scores", array, lambda i: f"in row {i // array[0].size}", remedy)
@@ -170,11 +167,7 @@ def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
 
 
 def get_precisions(values: Any) -> list[np.dtype[Any]]:
-    """Return the precision of each number or array in a list; float64 for a plain number.
-
-    One array of all of them would have the finest precision, at which certified labels could be
-    lost.
-    """
+    """Return each item's precision; one array of all would have the finest, and lose labels."""
     items = [values] if hasattr(values, "dtype") or not len(values) else values
     return [as_score_array("task_thresholds", item).dtype for item in items]
 
@@ -263,10 +256,7 @@ def as_column(name: str, values: Any) -> Array:
 
 
 def as_task_ids(tasks: ArrayLike | Iterable[object]) -> Array:
-    """Return the task id of each example as a one-dimensional array of integers or objects.
-
-    Dates, timestamps and booleans become text, as promise files and tables name them.
-    """
+    """Return task ids as a 1-D array; dates and booleans become text, as in files and tables."""
     ids = as_column("tasks", tasks)
     if ids.dtype.kind == "f" and len(ids):
         raise _missing_id() if np.isnan(ids).any() else _fractional_id(ids[0])
@@ -596,10 +586,7 @@ def find_names(*reserved: str, **columns: Any) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, Any] | None, classes: Sequence[Any] | None) -> None:
-    """Raise InvalidInput for columns that no calibration stores.
-
-    ``classes`` are those of the evidence, if the guarantee is per class.
-    """
+    """Raise InvalidInput for columns that no calibration stores."""
     if columns is None:
         return
     stored = {f.name: columns[f.name] for f in fields(Columns) if f.name in columns}

@@ -45,12 +45,8 @@ class Terms:
         The guarantee in one sentence.
     checksum : str
         Checksum of its parameters, thresholds and calibration tasks, but not of its wording.
-    epsilon : float or mapping from class to float
-        Miss rate that it allows on a task.
-    alpha : float
-        Fraction of new tasks that may exceed it.
-    delta : float or None
-        Failure probability of the guarantee; None if it is in expectation.
+    epsilon, alpha, delta : float, mapping or None
+        Parameters of the guarantee, as in `Guarantee`.
     classes : tuple or None
         With a guarantee per class, the classes.
     min_examples : int
@@ -92,11 +88,6 @@ class Terms:
         -------
         Terms
             The terms.
-
-        Raises
-        ------
-        InvalidInput
-            If its guarantee is not about tasks, or a number is out of range.
         """
         if not isinstance(promise, MetaPS):
             raise InvalidInput(
@@ -158,11 +149,6 @@ class Terms:
         -------
         Terms
             The terms.
-
-        Raises
-        ------
-        InvalidInput
-            If classes and miss rates do not fit together.
         """
         epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
         classes = None if body["classes"] is None else as_classes(body["classes"])
@@ -176,10 +162,7 @@ class Terms:
 
 
 def _checksum(promise: MetaPS) -> str:
-    """Return a checksum of a guarantee that does not depend on its wording or file version.
-
-    A promise file that is written again, in the words of a newer version, is the same guarantee.
-    """
+    """Return a checksum of a guarantee that does not depend on its wording or file version."""
     name, result = promise._encoded_result()
     levels = artefact.encode_parameters(promise._guarantee_params())
     tasks = [str(task) for task in promise.tasks_.tolist()]
@@ -238,10 +221,7 @@ def check_batch(batch: str | None, again: bool) -> None:
 
 
 def order_tasks(evaluation: Evaluation, terms: Terms, batch: str | None) -> list[Counted]:
-    """Return the tasks of an evaluation, in the order in which they count.
-
-    Names may be related to the results, such as names by region; the order of checksums is not.
-    """
+    """Return the tasks in the order of their checksums: that of names may be related to results."""
     if evaluation.ranges is None:
         raise InvalidInput("the evaluation must have the ranges of scores, as from evaluate.")
     parts = [evaluation._parts[label] for label in terms.classes or (None,)]
@@ -322,10 +302,7 @@ def select_new(
 
 
 def judge_renamed(new: Sequence[Counted], counted: Sequence[Counted], unit: str) -> Finding | None:
-    """Object to a task that has the numbers and the scores of another one.
-
-    If tasks that came together agree too, scores are so coarse that it happens by chance.
-    """
+    """Object to a task with the numbers and scores of another, unless scores are too coarse."""
     if any(len({(e["batch"], e["checksum"]) for e in s}) < len(s) for s in (new, counted)):
         return None
     earlier = {entry["checksum"]: str(entry["task"]) for entry in counted}
@@ -353,9 +330,8 @@ class Monitor:
         Probability of ever raising an alarm if the guarantee is true. It is also the probability
         that a bound on the share of violated tasks is ever wrong.
     min_examples : int, default 0
-        Leave out tasks with fewer examples (with a guarantee per class, of the class), in addition
-        to those that the guarantee leaves out. The monitor is then about tasks with at least this
-        many.
+        Leave out further tasks with fewer examples (with a guarantee per class, of the class). The
+        monitor is then about tasks with at least this many.
 
     Attributes
     ----------
@@ -365,11 +341,6 @@ class Monitor:
         With a guarantee per class, the course of each class, at its share of ``false_alarm``.
     terms : Terms
         The levels of the guarantee, and the false-alarm probability.
-
-    Raises
-    ------
-    InvalidInput
-        If the guarantee is not about tasks, or a number is out of range.
 
     Notes
     -----
@@ -389,12 +360,8 @@ class Monitor:
     >>> promise = promise.calibrate(rng.random(4000), np.repeat(np.arange(40), 100))
     >>> monitor = Monitor(promise)
     >>> added = monitor.add(rng.random(500) ** 4, np.repeat(np.arange(100, 105), 100))
-    >>> [step.violated for step in added.steps]
-    [True, True, True, True, True]
     >>> monitor.status
     'violated'
-    >>> monitor.alarm.wealth >= 100
-    True
     """
 
     def __init__(
@@ -542,14 +509,9 @@ class Monitor:
         Parameters
         ----------
         scores : array_like, shape (n,) or (n, classes), or Table
-            Scores of the true labels; or scores of every class, which needs ``labels``; or a table
-            from ``open_table``, as in ``evaluate``.
-        tasks : array_like, shape (n,), optional
-            Task of each example. Not with a table.
-        labels : array_like, shape (n,), optional
-            True label of each example.
-        classes : sequence, optional
-            Names of the columns of ``scores``; by default those of the calibration, or 0, 1, ...
+            Scores of the true labels or, with ``labels``, of every class; or a table.
+        tasks, labels, classes : array_like, optional
+            As in ``evaluate``.
         clusters : array_like, shape (n,), or mapping from task, optional
             Clusters, as in ``evaluate``: one task of each cluster counts, over all batches.
         batch : str, optional
@@ -558,10 +520,8 @@ class Monitor:
             Whether a task counts again that was counted in another batch, whatever its examples.
             It must then be a new draw, in the sense of the guarantee. The first batch with such a
             task decides it for all later ones.
-        model : str, optional
-            Name of the model that gave the scores, to be compared with the calibrated one.
-        allow : iterable of str, default ()
-            Checks of the data to skip, as in ``evaluate``.
+        model, allow : optional
+            As in ``evaluate``.
 
         Returns
         -------
@@ -598,23 +558,13 @@ class Monitor:
         ----------
         evaluation : Evaluation
             Misses of each task, and clusters if there are any.
-        batch : str, optional
-            As in ``add``.
-        again : bool, default False
-            As in ``add``.
-        allow : iterable of str, default ()
+        batch, again, allow : optional
             As in ``add``.
 
         Returns
         -------
         Added
             The tasks that were counted, and those that were not.
-
-        Raises
-        ------
-        InvalidInput
-            If a task was counted before with other examples, or under another name. Nothing is
-            counted then.
         """
         check_batch(batch, again)
         least, given = self.terms.min_examples, evaluation.min_examples
@@ -712,10 +662,7 @@ class Monitor:
         return monitor
 
     def to_frame(self) -> Any:
-        """Return the course as a frame with a row for each task.
-
-        With a guarantee per class, there is a row for each class of each task, and the column
-        class.
+        """Return the course as a frame with a row for each task, or for each class of each task.
 
         Returns
         -------
@@ -744,11 +691,6 @@ class Monitor:
         -------
         matplotlib.figure.Figure
             The figure.
-
-        Raises
-        ------
-        MissingExtra
-            If Matplotlib is not installed.
         """
         from metapac.plots import draw_monitor
 
@@ -773,10 +715,8 @@ def open_monitor(
         State file.
     promise : MetaPS
         The calibrated predictor.
-    false_alarm : float, optional
-        As in `Monitor`, 0.01 for a new file; that of an existing file cannot be changed.
-    min_examples : int, optional
-        As in `Monitor`, 0 for a new file; that of an existing file cannot be changed.
+    false_alarm, min_examples : float and int, optional
+        As in `Monitor`, with its defaults; those of an existing file cannot be changed.
 
     Yields
     ------
@@ -792,20 +732,15 @@ def open_monitor(
 
     Examples
     --------
-    >>> import pathlib, tempfile
     >>> import numpy as np
     >>> from metapac import MetaPS, Monitor, open_monitor
     >>> rng = np.random.default_rng(0)
     >>> promise = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1)
     >>> promise = promise.calibrate(rng.random(4000), np.repeat(np.arange(40), 100))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "monitor.json")
-    ...     for month in ("2026-01", "2026-02"):
-    ...         tasks = np.repeat([f"{month} {i}" for i in range(3)], 100)
-    ...         with open_monitor(path, promise) as monitor:
-    ...             added = monitor.add(rng.random(300), tasks, batch=month)
-    ...     Monitor.load(path).batches
-    ['2026-01', '2026-02']
+    >>> with open_monitor("monitor.json", promise) as monitor:
+    ...     added = monitor.add(rng.random(300), np.repeat([100, 101, 102], 100))
+    >>> len(Monitor.load("monitor.json").course)
+    3
     """
     with artefact.lock_file(path, "metapac monitor", wait=_PATIENCE):
         settings = {"false_alarm": false_alarm, "min_examples": min_examples}

@@ -363,10 +363,8 @@ class Need(NamedTuple):
 
     Attributes
     ----------
-    tasks : int
-        Number of tasks.
-    examples_per_task : int
-        Number of labelled examples in each.
+    tasks, examples_per_task : int
+        Number of tasks, and of labelled examples in each.
     level : Level
         The level.
     """
@@ -407,10 +405,8 @@ class Offer(NamedTuple):
 
     Attributes
     ----------
-    alpha : float
-        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
-    delta : float or None
-        Failure probability of the guarantee; None for a guarantee in expectation.
+    alpha, delta : float or None
+        As in `Guarantee`.
     epsilon : float or None
         The miss rate; None if none is feasible.
     """
@@ -547,14 +543,10 @@ class Curve(NamedTuple):
 
     Attributes
     ----------
-    parameter : str
-        Name of the parameter.
-    values : ndarray of float64
-        Values of the parameter.
-    tasks : ndarray of int64
-        Minimum number of tasks for each value.
-    examples_per_task : ndarray of int64
-        Number of examples that each of them then needs.
+    parameter, values : str and ndarray of float64
+        Name and values of the parameter.
+    tasks, examples_per_task : ndarray of int64
+        Minimum number of tasks for each value, and of examples that each of them then needs.
     """
 
     parameter: str
@@ -571,10 +563,8 @@ class Plan:
     ----------
     guarantee : Guarantee
         The guarantee to plan for; with several classes, the part for one of them.
-    tasks : int
-        Minimum number of tasks.
-    examples_per_task : int
-        Number of examples that each of them then needs.
+    tasks, examples_per_task : int
+        Minimum number of tasks, and of examples that each of them then needs.
     needs : tuple of Need
         The same at each level: with more tasks, each may have fewer examples.
     options : tuple of Option
@@ -630,10 +620,8 @@ class Plan:
 
         Parameters
         ----------
-        tasks : int
-            Number of tasks.
-        examples_per_task : int
-            Number of labelled examples in each.
+        tasks, examples_per_task : int
+            Number of tasks, and of labelled examples in each.
 
         Returns
         -------
@@ -713,11 +701,6 @@ class Plan:
         ----------
         path : str or path
             PNG or SVG file to write.
-
-        Raises
-        ------
-        MissingExtra
-            If Matplotlib is not installed.
         """
         from metapac.plots import draw_needs
 
@@ -753,10 +736,8 @@ class Plan:
 
         Parameters
         ----------
-        tasks : int or None
-            Number of tasks; None if ``examples`` is given.
-        examples : int or None
-            Number of labelled examples in each task.
+        tasks, examples : int or None
+            Number of tasks, and of labelled examples in each; one of them is None.
 
         Returns
         -------
@@ -887,12 +868,8 @@ def plan(
 
     Parameters
     ----------
-    epsilon : float, optional
-        Miss rate allowed on a task.
-    alpha : float, optional
-        Fraction of new tasks on which the miss rate may exceed ``epsilon``.
-    delta : float or None, optional
-        Failure probability of the guarantee; None for a guarantee in expectation.
+    epsilon, alpha, delta : float or None, optional
+        The guarantee, as in `Guarantee`; with ``delta=None``, a guarantee in expectation.
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps.
     classes : int, default 1
@@ -917,8 +894,6 @@ def plan(
     ------
     TypeError
         If only some of epsilon, alpha and delta are given, or neither they nor ``sizes``.
-    InvalidInput
-        If a parameter is out of its range, or looks like a confidence.
 
     Examples
     --------

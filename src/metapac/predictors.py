@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NotRequired, Self, TypedDict
@@ -77,15 +77,7 @@ ON_INFEASIBLE = ("raise", "trivial")
 
 
 class Calibrated(ABC):
-    """A predictor whose calibrated result comes with a guarantee. Subclasses calibrate it.
-
-    Attributes
-    ----------
-    precision_ : numpy.dtype
-        Precision of the calibration scores.
-    context_ : Context
-        What the guarantee is about.
-    """
+    """A predictor whose calibrated result comes with a guarantee. Subclasses calibrate it."""
 
     context_: Context
     precision_: np.dtype[np.floating[Any]]
@@ -240,21 +232,7 @@ class Calibrated(ABC):
 
 
 class ThresholdSets(Calibrated):
-    """Prediction sets of all labels whose score is at least a calibrated threshold.
-
-    Attributes
-    ----------
-    threshold_ : float
-        The threshold. Not available with ``per_class``.
-    thresholds_ : ndarray
-        With ``per_class``, the threshold of each of ``classes_``.
-    classes_ : tuple or None
-        With ``per_class``, the classes in the order of the columns of ``predict_set``.
-    columns_ : dict or None
-        Columns of the table it was calibrated on, if it was a table.
-    precision_ : numpy.dtype
-        Precision of the calibration scores.
-    """
+    """Prediction sets of all labels whose score is at least a calibrated threshold."""
 
     epsilon: Any
     classes_: tuple[Any, ...] | None = None
@@ -306,7 +284,7 @@ class ThresholdSets(Calibrated):
         scores: ArrayLike,
         *,
         classes: Sequence[Any] | None = None,
-        score: str | ScoreFunction | None = None,
+        score: str | ScoreFunction | Callable[[Any], Any] | None = None,
     ) -> NDArray[np.bool_]:
         """Return which labels are kept: those whose score is at least the threshold.
 
@@ -315,15 +293,13 @@ class ThresholdSets(Calibrated):
 
         Parameters
         ----------
-        scores : array_like
-            Scores of labels, usually of shape (n, classes). If calibrated on scores of all
-            classes, or with ``per_class``, the last axis holds the classes in the same order; the
-            column names of a data frame are compared.
+        scores : array_like, usually of shape (n, classes)
+            Scores of labels. If calibrated on all classes, or with ``per_class``, the last axis
+            holds the classes in the same order; the column names of a data frame are compared.
         classes : sequence, optional
             Class of each column, to be compared with the calibrated ones.
         score : str or ScoreFunction, optional
-            Score function that gave the scores, to be compared with the calibrated one, that is
-            ``Context(score=...)``.
+            Score function, to be compared with the calibrated one, ``Context(score=...)``.
 
         Returns
         -------
@@ -333,9 +309,8 @@ class ThresholdSets(Calibrated):
         Warns
         -----
         CheckWarning
-            If the first scores look like percentages or logarithms and those of calibration were
-            fractions, or the reverse; if all sets are empty; or if the sets of at least 200 rows
-            are unlike those of calibration.
+            If the first scores look like percentages or logarithms and those of calibration did not
+            (or the reverse); if all sets are empty, or at least 200 unlike those of calibration.
         """
         self.check_calibrated()
         if self._is_interval:
@@ -369,8 +344,7 @@ class ThresholdSets(Calibrated):
         ----------
         table : Table
             What ``open_table`` returned. Columns that it does not name are those of the
-            calibration; classes are then found by the pattern ``p_*`` if it named none. For
-            intervals, the columns ``lower`` and ``upper`` are added.
+            calibration, or ``p_*``. For intervals, columns ``lower`` and ``upper`` are added.
         output : path, optional
             Parquet or CSV file to write. It is replaced atomically.
         booleans : bool, default False
@@ -381,8 +355,8 @@ class ThresholdSets(Calibrated):
             At most a fraction epsilon of all rows of a task is answered wrongly where the guarantee
             holds; see `metapac.answers`.
         model : str, optional
-            Name of the model that gave the scores, to be compared with the calibrated one. A table
-            that ``metapac score`` wrote names it itself.
+            Model that gave the scores, to be compared with the calibrated one; by default the one
+            that ``metapac score`` stored in the table.
         allow : iterable of str, default ()
             Checks of the data to skip; the message of a check names it.
 
@@ -390,13 +364,6 @@ class ThresholdSets(Calibrated):
         -------
         ibis.Table
             The rows with their sets, computed when they are needed.
-
-        Raises
-        ------
-        InvalidInput
-            If a parameter, a column or a value in it is not valid.
-        EngineError
-            If the engine cannot read the table or write the output.
 
         Examples
         --------
@@ -502,9 +469,8 @@ class MetaPS(ThresholdSets):
     """Prediction sets with a bounded miss rate on at least ``1 - alpha`` of new tasks.
 
     With confidence ``1 - delta`` over the calibration tasks, at least a fraction ``1 - alpha`` of
-    new tasks, each with its own adaptation examples, have sets that miss the true label at most a
-    fraction ``epsilon`` of the time. Scores of a model that is not adapted to tasks work in the
-    same way.
+    new tasks, each with its own adaptation examples if the model is adapted to tasks, have sets
+    that miss the true label at most a fraction ``epsilon`` of the time.
 
     Parameters
     ----------
@@ -520,8 +486,8 @@ class MetaPS(ThresholdSets):
         "tight" lets a site send a single number; "even" is the paper's. A number, at most 1/2, is
         the level within tasks and must be chosen before seeing the data.
     per_class : bool, default False
-        Whether to bound the miss rate of each class separately, with a threshold for each, so that
-        a rare class cannot be missed unnoticed. ``delta`` is divided among the classes.
+        Whether to bound the miss rate of each class separately, with a threshold for each.
+        ``delta`` is divided among the classes.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
         covers only tasks with at least this many.
@@ -539,18 +505,16 @@ class MetaPS(ThresholdSets):
         With ``per_class``, the classes, in the order of the columns of ``predict_set``.
     tasks_ : ndarray
         Calibration tasks, without those that ``min_examples`` leaves out; with ``per_class``, all.
-    task_sizes_ : ndarray
-        Number of examples of each task; with ``per_class``, one column for each class.
-    task_thresholds_ : ndarray
-        Threshold of each task; with ``per_class``, one column for each class.
+    task_sizes_, task_thresholds_ : ndarray
+        Number of examples and threshold of each task; with ``per_class``, a column for each class.
     left_out_ : int or ndarray
         Number of tasks that ``min_examples`` leaves out; with ``per_class``, for each class.
     clusters_ : ndarray or None
         If calibrated with ``clusters``, the cluster of each of ``tasks_``.
-    guarantee_ : Guarantee
-        What is guaranteed.
     level_ : Level or tuple of Level
         The level with the largest threshold; with ``per_class``, one for each class.
+    guarantee_, context_, columns_ : Guarantee, Context, dict or None
+        What is guaranteed, what it is about, and the columns if calibrated on a table.
     precision_ : numpy.dtype
         Precision of the calibration scores.
     promise_ : str
@@ -621,9 +585,8 @@ class MetaPS(ThresholdSets):
         ----------
         scores : array_like, shape (n,) or (n, classes), or Table
             Scores of the true labels, or with ``labels`` those of all classes; higher means more
-            plausible. Or a table from ``open_table``, which names its columns: the engine counts
-            the scores of each task and returns those near its thresholds, and the result is that of
-            its scores in arrays, with tasks sorted by name.
+            plausible. Or a table from ``open_table``, which gives the same result as its scores in
+            arrays, with tasks sorted by name.
         tasks : array_like, shape (n,), optional
             Task of each example: strings, integers, or anything hashable. Needed with arrays.
         labels : array_like, shape (n,), optional
@@ -633,9 +596,9 @@ class MetaPS(ThresholdSets):
             Class of each column of ``scores``, such as ``model.classes_``; by default the column
             names of a data frame, or 0, 1, ... ``predict_set`` then expects the same order.
         clusters : array_like, shape (n,), or mapping from task, optional
-            Cluster of each example or task, such as its alphabet or hospital group. Tasks of one
-            cluster may depend on each other; clusters are independent. One random task of each
-            cluster is calibrated on, and the guarantee is for new tasks of new clusters.
+            Cluster of each example or task, such as its hospital group. Tasks of one cluster may
+            depend on each other; clusters are independent. One random task of each cluster is
+            calibrated on, and the guarantee is for new tasks of new clusters.
         rng : int, default 0
             Seed of that draw, which does not look at scores. Fix it beforehand: choosing the seed
             by its result breaks the guarantee.
@@ -681,32 +644,17 @@ class MetaPS(ThresholdSets):
 
         Parameters
         ----------
-        y : array_like, shape (n,)
-            True values.
-        prediction : array_like, shape (n,)
-            Predicted values.
-        tasks : array_like, shape (n,)
-            Task of each example, as in ``calibrate``.
+        y, prediction, tasks : array_like, shape (n,)
+            True values, predicted values, and the task of each example.
         scale : array_like, shape (n,), optional
             Scale of each residual, such as a predicted standard deviation; 1 by default.
-        clusters : array_like, shape (n,), or mapping from task, optional
-            Clusters, as in ``calibrate``.
-        rng : int, default 0
-            Seed of the draw from clusters.
-        context : Context, optional
-            What the guarantee is about.
-        allow : iterable of str, default ()
-            Checks of the data to skip.
+        clusters, rng, context, allow : optional
+            As in ``calibrate``.
 
         Returns
         -------
         MetaPS
             The object itself, calibrated.
-
-        Raises
-        ------
-        InfeasibleGuarantee
-            If the tasks are too few or too small; the message says what would work.
 
         Examples
         --------
@@ -716,9 +664,8 @@ class MetaPS(ThresholdSets):
         >>> y, hospitals = rng.normal(50, 2, size=120 * 50), np.repeat(np.arange(120), 50)
         >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05)
         >>> method = method.calibrate_intervals(y, np.full(len(y), 50.0), hospitals)
-        >>> method.predict_interval([50.0, 60.0]).round(1)
-        array([[45.7, 54.3],
-               [55.7, 64.3]])
+        >>> method.predict_interval([50.0]).round(1)
+        array([[45.7, 54.3]])
         """
         if self.per_class:
             raise InvalidInput(
@@ -774,22 +721,14 @@ class MetaPS(ThresholdSets):
         evidence : Evidence
             Threshold of each task at each level, from ``metapac.evidence``.
         on_infeasible : {"raise", "trivial"}, default "raise"
-            What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label
-            (for numbers, infinite intervals).
-        context : Context, optional
-            What the guarantee is about.
-        allow : iterable of str, default ()
-            Checks of the tasks to skip, such as "duplicates"; the message of a check names it.
+            As in the constructor.
+        context, allow : optional
+            As in ``calibrate``.
 
         Returns
         -------
         MetaPS
             The calibrated predictor.
-
-        Raises
-        ------
-        InfeasibleGuarantee
-            If the tasks are too few or too small; the message says what would work.
         """
         allow = data_checks.check_allowed(allow)
         method = cls(**asdict(guarantee), on_infeasible=on_infeasible)
@@ -850,9 +789,9 @@ class MetaPS(ThresholdSets):
         tasks : array_like, shape (n,), optional
             Task of each example. None of them may have been calibrated on before.
         labels : array_like, shape (n,), optional
-            True labels, as in ``calibrate``.
+            As in ``calibrate``.
         classes : sequence, optional
-            Class of each column of ``scores``, in the same order as before.
+            As in ``calibrate``, in the same order as before.
         clusters : array_like, shape (n,), or mapping from task, optional
             Clusters as in ``calibrate``, if it had them; none may have been calibrated on before.
         allow : iterable of str, default ()
@@ -862,11 +801,6 @@ class MetaPS(ThresholdSets):
         -------
         MetaPS
             The object itself, calibrated on all tasks.
-
-        Raises
-        ------
-        InfeasibleGuarantee
-            If the tasks are too few or too small; the message says what would work.
         """
         self.check_calibrated()
         data = as_data(scores, tasks, labels, classes, clusters)
@@ -938,7 +872,7 @@ class MetaPS(ThresholdSets):
         context : Context, optional
             What the guarantee is about.
         allow : iterable of str, default ()
-            Checks of the data to skip, such as "task-names"; the message of a check names it.
+            Checks of the data to skip, such as "task-names".
 
         Returns
         -------
@@ -1003,18 +937,6 @@ class MetaPS(ThresholdSets):
         str
             What was checked, what holds, how sure one can be, what it does not say, and what to do
             with lists of several labels or none. Items of a list start with "- ".
-
-        Examples
-        --------
-        >>> import textwrap
-        >>> import numpy as np
-        >>> from metapac import MetaPS
-        >>> rng = np.random.default_rng(0)
-        >>> scores, hospitals = rng.random(120 * 50), np.repeat(np.arange(120), 50)
-        >>> method = MetaPS(epsilon=0.1, alpha=0.1, delta=0.05).calibrate(scores, hospitals)
-        >>> print(textwrap.fill(method.explain().split("\\n\\n")[1], 80))
-        For at least 90% of new tasks of the same kind, at most 10% of the examples get
-        a list without the right label.
         """
         self.check_calibrated()
         basis = self._rules(), len(self.tasks_), self._about(), self.columns_
@@ -1172,8 +1094,7 @@ class PS(ThresholdSets):
     delta : float
         Failure probability of the guarantee.
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do if the examples are too few: raise ``InfeasibleGuarantee``, or keep every
-        label.
+        What to do if the examples are too few: raise an error, or keep every label.
 
     Attributes
     ----------
@@ -1188,11 +1109,8 @@ class PS(ThresholdSets):
     --------
     >>> import numpy as np
     >>> from metapac import PS
-    >>> method = PS(epsilon=0.1, delta=0.05).calibrate(np.linspace(0, 1, 101))
-    >>> method.threshold_
+    >>> PS(epsilon=0.1, delta=0.05).calibrate(np.linspace(0, 1, 101)).threshold_
     0.04
-    >>> method.predict_set([[0.7, 0.2, 0.01]])
-    array([[ True,  True, False]])
     """
 
     _kind = "PS"
@@ -1219,17 +1137,11 @@ class PS(ThresholdSets):
         Parameters
         ----------
         scores : array_like, shape (n,) or (n, classes)
-            Scores of the true labels, or with ``labels`` those of all classes; higher means more
-            plausible.
+            Scores of the true labels, or with ``labels`` those of all classes.
         labels : array_like, shape (n,), optional
             True label of each example. Needed with scores of all classes, and only then.
-        classes : sequence, optional
-            Class of each column of ``scores``; by default the column names of a data frame, or 0,
-            1, ...
-        context : Context, optional
-            What the guarantee is about.
-        allow : iterable of str, default ()
-            Checks of the data to skip, such as "duplicates"; the message of a check names it.
+        classes, context, allow : optional
+            As in ``MetaPS.calibrate``.
 
         Returns
         -------
@@ -1339,12 +1251,9 @@ def load(path: PathLike) -> Any:
 
     Examples
     --------
-    >>> import tempfile, pathlib
     >>> from metapac import PS, load
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "promise.json"
-    ...     PS(epsilon=0.1, delta=0.1).calibrate([0.5] * 50).save(path)
-    ...     load(path).threshold_
+    >>> PS(epsilon=0.1, delta=0.1).calibrate([0.5] * 50).save("example.json")
+    >>> load("example.json").threshold_
     0.5
     """
     body = artefact.read(path, FORMAT)

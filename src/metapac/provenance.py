@@ -1,8 +1,7 @@
 """Where scores come from: what a scored table says about its model and tasks.
 
-A Parquet file stores it in its metadata, under the key ``metapac``, so that it stays with the
-scores. Calibration then knows the model, and prediction refuses scores of another one, and rows
-that are not those that were scored.
+A Parquet file stores it in its metadata, so that prediction can refuse scores of another model and
+rows that were not scored.
 """
 
 from __future__ import annotations
@@ -85,15 +84,11 @@ def write_scores(path: PathLike, table: Mapping[str, Any], provenance: Provenanc
 
     Examples
     --------
-    >>> import tempfile
-    >>> from metapac import read_provenance, write_scores
+    >>> from metapac import write_scores
     >>> from metapac.provenance import Provenance
     >>> provenance = Provenance(model="ProtoNet", columns={"task": "task", "score": "score"})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = {"task": ["ohio", "utah"], "score": [0.9, 0.1]}
-    ...     write_scores(f"{folder}/scores.parquet", table, provenance)
-    ...     read_provenance(f"{folder}/scores.parquet").model
-    'ProtoNet'
+    >>> table = {"task": ["ohio", "utah"], "score": [0.9, 0.1]}
+    >>> write_scores("example.parquet", table, provenance)
     """
     arrow = require("pyarrow", extra="tables", purpose="writing Parquet")
     from pyarrow import parquet
@@ -126,14 +121,11 @@ def read_provenance(path: PathLike) -> Provenance | None:
 
     Examples
     --------
-    >>> import tempfile
     >>> from metapac import read_provenance, write_scores
     >>> from metapac.provenance import Provenance
-    >>> provenance = Provenance(model="ProtoNet", score="margin", details={"rng": 3})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_scores(f"{folder}/scores.parquet", {"score": [0.9, 0.1]}, provenance)
-    ...     read_provenance(f"{folder}/scores.parquet") == provenance
-    True
+    >>> write_scores("example.parquet", {"score": [0.9, 0.1]}, Provenance(model="ProtoNet"))
+    >>> read_provenance("example.parquet").model
+    'ProtoNet'
     """
     document = _read_document(path)
     names = Provenance.__dataclass_fields__

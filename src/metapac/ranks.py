@@ -196,10 +196,7 @@ def _window(tasks: int, across: float, lower: int, upper: int) -> _Window:
 
 
 def _start(tasks: int, across: float, window: _Window) -> NDArray[np.float64]:
-    """Return the probability of each count of the first window.
-
-    Computed from ratios of neighbours, which avoids cancellation of large logarithms.
-    """
+    """Return the probability of each count of the first window, by ratios: nothing cancels."""
     m = window.counts
     ratios = (tasks - m[:-1]) / m[1:] * (across / (1 - across))
     anchor = int(np.clip(math.floor(tasks * across) - m[0], 0, len(m) - 1))

@@ -81,11 +81,6 @@ class ScoreFunction:
         Fingerprints of the tasks that the temperature was fitted on, which must not be calibration
         tasks.
 
-    Raises
-    ------
-    InvalidInput
-        If the name is unknown, or the temperature is not positive.
-
     Examples
     --------
     >>> import numpy as np
@@ -95,8 +90,6 @@ class ScoreFunction:
     [[0.2, -0.2, -0.3]]
     >>> ScoreFunction("cumulative")(probabilities).round(6).tolist()
     [[1.0, 0.5, 0.2]]
-    >>> str(ScoreFunction("margin", temperature=1.5, fitted_on=frozenset(["0a", "1b"])))
-    'margin(temperature=1.5); fitted_on=0a+1b'
     """
 
     name: str = "probability"
@@ -125,17 +118,12 @@ class ScoreFunction:
             What the model returned.
         kind : {"probabilities", "logits", "scores"}, default "probabilities"
             What the outputs are. Log-probabilities and negative distances are logits: their
-            softmax is a probability. Of scores, only the order matters.
+            softmax is a probability. Of scores, only the order matters; only "raw" takes them.
 
         Returns
         -------
         ndarray, shape (n, classes)
             The scores; higher means more plausible.
-
-        Raises
-        ------
-        InvalidInput
-            If the outputs are scores, but the function needs probabilities.
         """
         values = _as_outputs(outputs)
         self.check_kind(kind)

@@ -1,10 +1,4 @@
-"""Prediction sets: sizes, labels, intervals, answers, and what to expect of them.
-
-A wrong answer is a set that misses the true label, so on a task whose miss rate is at most epsilon,
-at most a fraction epsilon of *all* its questions is answered wrongly. Among the *answered*
-questions the error rate may be higher, because the same errors are divided by a smaller number: it
-is at most epsilon divided by the fraction answered.
-"""
+"""Prediction sets: sizes, labels, intervals, answers, and what to expect of them."""
 
 from __future__ import annotations
 
@@ -113,10 +107,8 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
 
     Parameters
     ----------
-    y : array_like
-        True values.
-    prediction : array_like
-        Predicted values, in the shape of ``y``.
+    y, prediction : array_like
+        True and predicted values, of one shape.
     scale : array_like, default 1.0
         Scale of each residual, such as a predicted standard deviation; or one for all.
 
@@ -173,9 +165,8 @@ def interval(
     Examples
     --------
     >>> from metapac import interval
-    >>> interval(-2.0, [10.0, 20.0], scale=[1.0, 0.5]).round(6)
-    array([[ 8., 12.],
-           [19., 21.]])
+    >>> interval(-2.0, [10.0], scale=0.5).round(6)
+    array([[ 9., 11.]])
     """
     centre, width = _centre_and_scale(prediction, scale)
     widest, relative, absolute = interval_radius(threshold, precision)
@@ -364,7 +355,7 @@ def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> Set
     sets : array_like of bool, shape (n, classes)
         What ``predict_set`` returned.
     classes : sequence, optional
-        Names of the columns; 0, 1, ... by default.
+        Names of the columns; by default 0, 1, ...
 
     Returns
     -------
@@ -374,10 +365,7 @@ def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> Set
     Examples
     --------
     >>> from metapac import summarise_sets
-    >>> summary = summarise_sets([[True, True], [True, False], [False, False]], ["no", "yes"])
-    >>> summary.empty, summary.single, summary.full
-    (1, 1, 1)
-    >>> summary.by_class
+    >>> summarise_sets([[True, True], [True, False], [False, False]], ["no", "yes"]).by_class
     {'no': 2, 'yes': 1}
     """
     matrix, names = _read(sets, classes)
@@ -441,11 +429,6 @@ class Answers:
         -------
         AnswerErrors
             Their number, and their fraction of all questions and of those answered.
-
-        Raises
-        ------
-        InvalidInput
-            If there is not one label for each question, or labels and answers differ in type.
         """
         truth = [as_plain_label(label) for label in y]
         check_same_length("y", np.empty(len(truth)), "answers", self.answered)
@@ -503,24 +486,19 @@ def answers(sets: Any, classes: Sequence[Any] | None = None) -> Answers:
     Returns
     -------
     Answers
-        The answers. ``share`` is the fraction answered, ``count_errors(y)`` compares them with true
-        labels.
+        The answers. ``share`` is the fraction answered.
 
     Notes
     -----
     On a task whose miss rate is at most epsilon, at most a fraction epsilon of all questions is
-    answered wrongly, because a wrong answer is a set that misses the true label. The guarantee does
-    not say that at most epsilon of the *answered* questions is wrong: see
-    ``Answers.bound_errors``.
+    answered wrongly, because a wrong answer is a set that misses the true label. Of the *answered*
+    questions, more may be wrong: see ``Answers.bound_errors``.
 
     Examples
     --------
     >>> from metapac import answers
-    >>> found = answers([[True, False], [True, True], [False, False]], ["no", "yes"])
-    >>> found.labels
+    >>> answers([[True, False], [True, True], [False, False]], ["no", "yes"]).labels
     ['no', None, None]
-    >>> found.count_errors(["yes", "yes", "no"])
-    AnswerErrors(wrong=1, of_all=0.3333333333333333, of_answered=1.0)
     """
     lists = _as_label_lists(sets, classes)
     answered = np.array([len(labels) == 1 for labels in lists], dtype=np.bool_)

@@ -58,10 +58,7 @@ class Examples(NamedTuple):
 
 
 class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
-    """A model with a guarantee for new groups. Subclasses turn its output into scores.
-
-    It comes before scikit-learn's classes in theirs, so that ``score`` is the coverage.
-    """
+    """A model with a guarantee for new groups. It precedes other bases because of ``score``."""
 
     estimator_: Any
     meta_ps_: MetaPS
@@ -145,12 +142,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array_like, data frame or sparse matrix, shape (n, features)
-            Features.
-        y : array_like, shape (n,)
-            True labels or values.
-        groups : array_like, shape (n,)
-            Group of each row.
+        X, y, groups : array_like
+            Features, true labels or values, and groups, as in ``fit``.
         min_examples : int, default 0
             Leave out groups with fewer rows.
         false_alarm : float, default 0.05
@@ -177,10 +170,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array_like, data frame or sparse matrix, shape (n, features)
-            Features.
-        y : array_like, shape (n,)
-            True labels or values.
+        X, y : array_like
+            Features, and true labels or values, as in ``fit``.
         groups : array_like, shape (n,), optional
             Group of each row, known ones included. None raises an error.
 
@@ -423,8 +414,7 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
     per_class : bool, default False
         Whether to bound the miss rate of each class separately.
     min_examples : int, default 0
-        Leave out calibration groups with fewer rows; the guarantee then covers only groups with
-        at least this many.
+        Leave out calibration groups with fewer rows; the guarantee then does not cover such groups.
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the groups are too few: raise ``InfeasibleGuarantee``, or keep every label.
     calibration : float, int or list, default 0.5
@@ -451,10 +441,8 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
         The fitted estimator; with ``shots``, the learner that is adapted to each group.
     meta_ps_ : MetaPS
         The calibrated predictor.
-    training_groups_ : list
-        Groups that the estimator was trained on; empty with ``prefit`` and with ``shots``.
-    calibration_groups_ : list
-        Groups that the guarantee was calibrated on.
+    training_groups_, calibration_groups_ : list
+        Groups trained on (none with ``prefit`` or ``shots``), and groups calibrated on.
     promise_ : str
         The guarantee in one sentence.
 
@@ -611,45 +599,22 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         Fraction of new groups on which the miss rate may exceed ``epsilon``.
     delta : float or None
         Failure probability of the guarantee. None gives a guarantee in expectation.
-    split : {"joint", "tight", "even"} or float, default "joint"
-        How ``alpha`` is shared between the two steps, as in `MetaPS`.
-    min_examples : int, default 0
-        Leave out calibration groups with fewer rows; the guarantee then covers only groups with
-        at least this many.
+    split, min_examples : optional
+        As in `MetaPSClassifier`.
     on_infeasible : {"raise", "trivial"}, default "raise"
-        What to do if the groups are too few: raise ``InfeasibleGuarantee``, or return infinite
-        intervals.
-    calibration : float, int or list, default 0.5
-        Groups to calibrate on: a fraction, a number, or their names. The estimator is trained on
-        the others. Ignored with ``prefit`` and ``shots``: every group is then used to calibrate.
-    prefit : bool, default False
-        Whether the estimator is fitted already, on groups that are not passed to ``fit``. Name them
-        in ``context=Context(trained_on=[...])``: without that, nothing can be checked.
-    shots : int, default 0
-        Number of rows of each group, drawn at random, that the model is adapted to. The estimator
-        is cloned and fitted on them alone, and the other rows of the group are scored.
+        If the groups are too few, raise ``InfeasibleGuarantee`` or return infinite intervals.
+    calibration, prefit, shots : optional
+        As in `MetaPSClassifier`.
     return_std : bool, default False
         Whether to scale intervals by the standard deviation that the estimator predicts for each
         row: ``predict(X, return_std=True)``, as `BayesianRidge` and Gaussian processes have it.
-    rng : int or numpy.random.Generator or None, default 0
-        Seed of the division of the groups, and of the rows drawn with ``shots``.
-    context : Context, optional
-        What the guarantee is about. The training groups are added to its ``trained_on``.
-    allow : iterable of str, default ()
-        Checks of the data to skip, such as "duplicates"; the message of a check names it.
+    rng, context, allow : optional
+        As in `MetaPSClassifier`.
 
     Attributes
     ----------
-    estimator_ : object
-        The fitted estimator; with ``shots``, the one that is cloned for each group.
-    meta_ps_ : MetaPS
-        The calibrated predictor.
-    training_groups_ : list
-        Groups that the estimator was trained on; empty with ``prefit`` and with ``shots``.
-    calibration_groups_ : list
-        Groups that the guarantee was calibrated on.
-    promise_ : str
-        The guarantee in one sentence.
+    estimator_, meta_ps_, training_groups_, calibration_groups_, promise_ : object
+        As in `MetaPSClassifier`.
 
     Examples
     --------
@@ -661,9 +626,8 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
     >>> X = rng.normal(size=(len(site), 2))
     >>> y = X[:, 0] + rng.normal(size=len(site))
     >>> model = MetaPSRegressor(LinearRegression(), epsilon=0.1, alpha=0.1, delta=0.05)
-    >>> model.fit(X, y, groups=site).predict_interval([[0.0, 0.0], [3.0, 0.0]]).round(1)
-    array([[-2.2,  2.2],
-           [ 0.7,  5.2]])
+    >>> model.fit(X, y, groups=site).predict_interval([[0.0, 0.0]]).round(1)
+    array([[-2.2,  2.2]])
     """
 
     _target = "y"
@@ -926,10 +890,7 @@ def check_known(labels: Array, classes: Array, name: str = "y") -> Counts:
 
 
 def score_classes(model: Any, x: Any, classes: Array) -> Floats:
-    """Return the score of each class for each row: its probability, or the decision function.
-
-    A class that the model was not fitted on gets the lowest score: 0, or ``-inf``.
-    """
+    """Return the probability or decision function of each class; lowest for a class not fitted."""
     columns = find_codes(read_classes(model), classes.tolist())
     has_proba = hasattr(model, "predict_proba")
     method, lowest = ("predict_proba", 0.0) if has_proba else ("decision_function", -np.inf)

@@ -271,22 +271,14 @@ class Verdict:
         "holds" rejects that the guarantee is broken, "violated" rejects that it is true.
     tasks : int
         Number of tasks judged.
-    within : int
-        Tasks shown to have a miss rate of at most ``epsilon``, each alone, at the level 0.05.
-    flagged : int
-        Tasks shown to have a miss rate above ``epsilon``, each alone, at the level 0.05.
-    p_holds : float
-        p-value against "the guarantee is broken"; small if it holds.
-    p_violated : float
-        p-value against "the guarantee is true"; small if it is violated.
+    within, flagged : int
+        Tasks shown to have a miss rate of at most ``epsilon``, or above it, each at level 0.05.
+    p_holds, p_violated : float
+        p-values against "the guarantee is broken" and "the guarantee is true".
     epsilon : float or mapping from class to float
         Miss rate that the guarantee allows.
-    alpha : float or None
-        Fraction of new tasks that may exceed it; None if the guarantee is for single examples.
-    delta : float or None
-        Failure probability of the guarantee; None if it is in expectation.
-    false_alarm : float
-        Probability that the status is wrong.
+    alpha, delta, false_alarm : float or None
+        As in ``judge``.
     if_broken, if_true : Trials
         Tasks not shown to be within epsilon, or above it, at each level: if they are few, the
         guarantee is not broken, or not true. If it is for single examples, misses and hits.
@@ -450,11 +442,8 @@ class Verdict:
 
         Parameters
         ----------
-        unit : str, optional
-            What a task is called, by default ``unit`` of the verdict; an irregular plural is given
-            as "person/people".
-        example : str, optional
-            What an example is called, by default ``example`` of the verdict.
+        unit, example : str, optional
+            What a task and an example are called, as in ``named``; by default as in the verdict.
 
         Returns
         -------
@@ -502,10 +491,8 @@ def judge(
 
     Parameters
     ----------
-    examples : array_like of int, shape (tasks,)
-        Number of labelled examples of each task.
-    missed : array_like of int, shape (tasks,)
-        Number of them whose set misses the true label.
+    examples, missed : array_like of int, shape (tasks,)
+        Number of labelled examples of each task, and of those whose set misses the true label.
     epsilon : float
         Miss rate that the guarantee allows.
     alpha : float or None
@@ -522,11 +509,6 @@ def judge(
     Verdict
         The status, the evidence, and how many more tasks would settle an open question.
 
-    Raises
-    ------
-    InvalidInput
-        If a number is out of its range, or more examples are missed than there are.
-
     Notes
     -----
     Tasks are assumed to be drawn i.i.d., and their examples independently. The number of tasks
@@ -535,13 +517,10 @@ def judge(
     Examples
     --------
     >>> from metapac import judge
-    >>> verdict = judge([200] * 60, [4] * 60, epsilon=0.05, alpha=0.1, delta=0.05)
-    >>> verdict.status
+    >>> judge([200] * 60, [4] * 60, epsilon=0.05, alpha=0.1, delta=0.05).status
     'holds'
     >>> judge([200] * 10, [4] * 10, epsilon=0.05, alpha=0.1, delta=0.05).more_tasks
     20
-    >>> judge([5] * 20, [0] * 20, epsilon=0.05, alpha=0.1, delta=0.05).status
-    'cannot tell yet'
     """
     counts = [(examples, missed)]
     (verdict,) = _judge_each(counts, [epsilon], alpha, delta, false_alarm)
@@ -556,10 +535,7 @@ def judge_classes(
     delta: float | None,
     false_alarm: float = 0.05,
 ) -> Verdict:
-    """Judge a guarantee for each class: one verdict per class, and one for all of them.
-
-    It holds if it holds for every class, and is violated if it is violated for one.
-    """
+    """Judge each class, and all together: held if all hold, violated if one is violated."""
     rates = [epsilon[name] if isinstance(epsilon, Mapping) else epsilon for name in counts]
     found = _judge_each([*counts.values()], rates, alpha, delta, false_alarm)
     none = Trials(0, 0.0, ())

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from metapac.fewshot.datasets import downloads as archives
-from metapac.fewshot.datasets.catalogue import CATALOGUE
-from metapac.fewshot.datasets.downloads import Download
-from tests.helpers.cifar_files import fabricated, write_pickles
+from metapac.fewshot.datasets import catalogue
+from metapac.fewshot.datasets.catalogue import CATALOGUE, Download
+from tests.helpers.cifar_files import fabricated, write_records
 from tests.helpers.commands import metapac
 from tests.helpers.miniimagenet_files import with_csv
 
@@ -62,52 +61,32 @@ def replace_downloads(monkeypatch: pytest.MonkeyPatch, name: str, *downloads: Do
 def test_fetch_prepare_check(
     tmp_path: Path, home: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_pickles(tmp_path, fabricated())
+    write_records(tmp_path, fabricated())
     archive = tmp_path / "server" / "cifar.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
-        tar.add(tmp_path / "cifar-10-batches-py", "cifar-10-batches-py")
-    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
-    replace_downloads(
-        monkeypatch, "cifar10c", Download(f"{server}/cifar.tar.gz", "cifar.tar.gz", sha256)
-    )
+        tar.add(tmp_path / "cifar-10-batches-bin", "cifar-10-batches-bin")
+    item = Download(f"{server}/cifar.tar.gz", "cifar.tar.gz", "0" * 64)
+    replace_downloads(monkeypatch, "cifar10c", item)
     assert list_states() == {"absent"}
+    assert "000000" in run("fetch", "cifar10c", code=2)
+    assert not list(home.rglob("cifar.tar.gz"))
     run("check", "cifar10c", code=2)
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    replace_downloads(monkeypatch, "cifar10c", replace(item, sha256=sha256))
     run("fetch", "cifar10c")
     assert list_states() == {"absent", "fetched"}
-    run("check", "cifar10c")
-    prepared = json.loads(run("prepare", "cifar10c", "--json"))
-    assert list_states() == {"absent", "prepared"}
-    assert json.loads(run("check", "cifar10c", "--json")) == prepared
-    assert prepared["folder"].startswith(str(home))
-
-
-def test_fetching_twice_downloads_and_unpacks_once(
-    tmp_path: Path, home: Path, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_pickles(tmp_path, fabricated())
-    archive = tmp_path / "server" / "cifar.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(tmp_path / "cifar-10-batches-py", "cifar-10-batches-py")
-    replace_downloads(monkeypatch, "cifar10c", Download(f"{server}/cifar.tar.gz", "cifar.tar.gz"))
-    run("fetch", "cifar10c")
     archive.unlink()  # so that a second download would fail
-    (lost,) = home.rglob("data_batch_3")
+    (lost,) = home.rglob("data_batch_3.bin")
     lost.unlink()
     run("fetch", "cifar10c")  # unpacks again, since a file is missing
     assert lost.is_file()
-    monkeypatch.setattr(archives, "unpack", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr(catalogue, "unpack", lambda *args, **kwargs: 1 / 0)
     run("fetch", "cifar10c")
-
-
-def test_a_wrong_checksum_is_rejected(
-    tmp_path: Path, home: Path, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "server" / "cifar.tar.gz").write_bytes(b"something else")
-    replace_downloads(
-        monkeypatch, "cifar10c", Download(f"{server}/cifar.tar.gz", "cifar.tar.gz", "0" * 64)
-    )
-    assert "000000" in run("fetch", "cifar10c", code=2)
-    assert not list(home.rglob("cifar.tar.gz"))
+    run("check", "cifar10c")
+    prepared = json.loads(metapac("data", "prepare", "cifar10c", "--json").stdout)
+    assert list_states() == {"absent", "prepared"}
+    assert json.loads(run("check", "cifar10c", "--json")) == prepared
+    assert prepared["folder"].startswith(str(home))
 
 
 def test_manual_downloads_are_explained(
@@ -127,7 +106,9 @@ def test_manual_downloads_are_explained(
     run("prepare", "miniimagenet")
 
 
-def test_damage_is_detected(tmp_path: Path, home: Path) -> None:
+def test_damage_is_detected_and_does_not_hide_the_other_data_sets(
+    tmp_path: Path, home: Path
+) -> None:
     run("prepare", "miniimagenet", "--from", str(with_csv(tmp_path / "mini")))
     (path,) = home.rglob("y.npy")
     raw = bytearray(path.read_bytes())
@@ -136,18 +117,7 @@ def test_damage_is_detected(tmp_path: Path, home: Path) -> None:
     text = run("check", "miniimagenet", code=2)
     assert "y.npy" in text
     assert "metapac data prepare miniimagenet" in text
-
-
-def test_one_damaged_cache_does_not_hide_the_others(tmp_path: Path, home: Path) -> None:
-    run("prepare", "miniimagenet", "--from", str(with_csv(tmp_path / "mini")))
     (path,) = home.rglob("data.json")
     path.write_text("{")
     states = {row["name"]: row["state"] for row in json.loads(run("list", "--json"))}
     assert states == {"miniimagenet": "damaged", **dict.fromkeys(list(CATALOGUE)[1:], "absent")}
-
-
-def test_published_addresses() -> None:
-    for entry in CATALOGUE.values():
-        for item in entry.downloads:
-            assert item.url.startswith("https://")
-            assert item.sha256 or not item.name.startswith(("cifar", "glove"))

@@ -11,90 +11,55 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import click
 import duckdb
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from metapac import cli
 from metapac._text import format_table
 from metapac.cli import console
 from metapac.cli.app import PANELS, app
-from metapac.cli.options import read_docstring
-from metapac.errors import InvalidInput
 from tests.helpers.commands import list_commands, metapac
 
 ROOT = Path(__file__).parents[2]
-NAMES = [name for panel in PANELS.values() for name in panel]
 EVIL = "\x1b]0;PWNED\x07\x1b[2J\x9b1m\u202e"
 SHOWN = r"\x1b]0;PWNED\x07\x1b[2J\x9b1m\u202e"
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_list_of_commands_repeats_their_first_lines(name: str) -> None:
-    (summary,) = [panel[name][1] for panel in PANELS.values() if name in panel]
-    command: Any = app.get_command(None, name)  # type: ignore[arg-type]
-    assert (command.help or "").splitlines()[0] == summary
-    assert len(summary) <= 55
-
-
-def test_every_option_is_explained() -> None:
-    for name, command in list_commands():
+def test_every_command_and_option_is_explained() -> None:
+    for panel in PANELS.values():
+        for name, (_, summary) in panel.items():
+            command: Any = app.get_command(None, name)  # type: ignore[arg-type]
+            assert (command.help or "").splitlines()[0] == summary
+            assert len(summary) <= 55
+    for words, command in list_commands():
         for param in command.params:
-            assert len(param.help) > 5, (name, param.name)
+            assert len(param.help) > 5, (words, param.name)
             is_flag = getattr(param, "is_flag", False)
             is_argument = param.param_type_name == "argument"
-            assert is_flag or is_argument or param.metavar, (name, param.name)
+            assert is_flag or is_argument or param.metavar, (words, param.name)
 
 
 def test_help_folds_away_what_few_people_need() -> None:
-    few, all_options = (
-        metapac("calibrate", "--help").stdout,
-        metapac("calibrate", "--help-all").stdout,
-    )
-    assert "--memory-limit SIZE" in all_options
-    assert "--memory-limit" in few
+    few, most = (metapac("calibrate", word).stdout for word in ("--help", "--help-all"))
+    assert "--memory-limit SIZE" in most
+    assert "--memory-limit" in few.replace("--memory-limit SIZE", "")
     assert "--memory-limit SIZE" not in few
-    assert max(map(len, all_options.splitlines())) <= 80
-
-
-def test_docstrings_give_metavars_and_help() -> None:
-    def command() -> None:
-        """Do it.
-
-        Parameters
-        ----------
-        one : NUMBER
-            First line
-            and second.
-        two
-            Other.
-
-        Returns
-        -------
-        None
-            Nothing.
-        """
-
-    text, entries = read_docstring(command)
-    assert text == "Do it."
-    assert entries == {"one": ("NUMBER", "First line and second."), "two": ("", "Other.")}
+    assert max(map(len, most.splitlines())) <= 80
 
 
 def test_usage_errors_exit_with_2_and_point_at_the_help() -> None:
-    for words in (
-        ["calibrat"],
-        ["calibrate", "--epsilom", "1"],
-        ["calibrate", "x.csv"],
-        ["--none"],
-    ):
+    for words in (["calibrat"], ["calibrate", "--epsilom"], ["predict"], ["data", "x"], ["--none"]):
         result = CliRunner().invoke(app, words)
-        assert result.exit_code == 2
-        assert re.match(r"error: .+\nhint: .*Try 'metapac.* --help'.\n", result.stderr)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert re.fullmatch(r"error: .+\nhint: .*Try 'metapac.* --help'.\n", result.stderr)
+    assert "calibrate" in metapac("calibrat").stderr.replace("'calibrat'", "")
 
 
 def print_on(width: int, call: Callable[..., None], text: str, monkeypatch: Any) -> str:
@@ -117,9 +82,7 @@ def test_errors_are_wrapped_and_each_way_out_is_a_hint(monkeypatch: pytest.Monke
         "hint: settle for less.",
     ]
     assert "\x1b[1;31m" in lines[0]
-
-
-def test_names_that_look_like_sentences_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Names that look like sentences are not cut.
     for text in ("Dr. No.csv has no column y", "t.csv has a column 'St. Mary' without. A"):
         assert print_on(200, console.print_error, text, monkeypatch).count("hint") == ("A" in text)
 
@@ -128,14 +91,11 @@ def test_tables_are_not_wrapped_and_verdicts_are_coloured(monkeypatch: pytest.Mo
     rows = [{"task": "a" * 30, "rate": "0.123456789012345"}, {"task": "b", "rate": "1"}]
     table = format_table(rows)
     assert len({len(line) for line in table.splitlines()}) == 1
-
-    def show(text: str) -> None:
-        console.print_text(text, console.stdout)
-
-    printed = print_on(20, show, f"HOLDS\n{table}\none two three four five six", monkeypatch)
+    text = f"HOLDS\n{table}\none two three four five six"
+    printed = print_on(20, lambda text: console.print_text(text, console.stdout), text, monkeypatch)
     assert "0.123456789012345" in printed
     assert "\x1b[1;32mHOLDS" in printed
-    assert "one two three four \nfive six" in printed.replace("five six", "five six")
+    assert "one two three four \nfive six" in printed
 
 
 def test_no_text_steers_the_terminal(
@@ -155,9 +115,11 @@ def test_no_text_steers_the_terminal(
     assert capsys.readouterr().out == f"a,{SHOWN}\n"
 
 
-def test_arguments_in_messages_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    import click
-
+def test_arguments_in_messages_are_options_and_results_stay_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    console.show({}, text="task  split=0.5\nper_class=True", wrote=["a.csv"])
+    assert capsys.readouterr().out == "task  split=0.5\nper_class=True\nWrote a.csv\n"
     context = click.Context(app.get_command(None, "evaluate"))  # type: ignore[arg-type]
     translate = console.make_translator(context)
     assert translate("min_examples must be 1; pass allow=('overlap',)") == (
@@ -170,86 +132,80 @@ def test_arguments_in_messages_are_options(monkeypatch: pytest.MonkeyPatch) -> N
     assert translate("promise is old", ["promise"]) == "PROMISE is old"
 
 
-def test_names_in_results_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    console.show({}, text="task  split=0.5\nper_class=True", wrote=["a.csv"])
-    assert capsys.readouterr().out == "task  split=0.5\nper_class=True\nWrote a.csv\n"
-
-
-def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen, output = io.StringIO(), sys.stdout
-    for is_terminal in (False, True):
-        monkeypatch.setattr(
-            console, "stderr", Console(file=screen, force_terminal=is_terminal, width=100)
-        )
-        with console.progress_bar() as advance:
-            advance(f"reading [red]{EVIL}", 1, 4)
-            advance("training, loss 0.25", 2, 4)
+def test_progress_is_a_bar_on_terminals_and_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for is_terminal, lines, count in ((False, True, 3), (False, False, 0), (True, False, None)):
+        screen, output, clock = io.StringIO(), sys.stdout, iter([0.0, 5.0, 40.0, 40.0, 41.0])
+        terminal = console.SafeConsole(file=screen, force_terminal=is_terminal, width=100)
+        monkeypatch.setattr(console, "stderr", terminal)
+        monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda c=clock: next(c)))
+        with console.progress_bar(lines=lines) as advance:
+            advance(f"reading [red]{EVIL}", 0, None)
+            for done in (1, 2, 3):  # the second is 35 seconds later
+                advance(f"training, loss 0.{done}", done, 4)
             assert sys.stdout is output  # data printed meanwhile go where they should
-        assert bool(screen.getvalue()) == is_terminal
-    assert "training, loss 0.25" in screen.getvalue()
-    assert "\x1b]0" not in screen.getvalue()
+        text = screen.getvalue()
+        assert count is None or text.count("\n") == count
+        assert ("training, loss 0.2 (2 of 4)\n" in text) == bool(count)
+        assert count == 0 or "training, loss 0." in text
+        assert "\x1b]0" not in text
 
 
 # How the program ends.
 
 
-def test_exit_codes_are_those_of_the_documentation() -> None:
+ERRORS = [
+    ("InvalidInput('epsilon is bad.', parameter='epsilon')", 2, "error: --epsilon is bad."),
+    ("MemoryError('74 GiB')", 2, "74 GiB"),
+    ("OSError(13, 'Permission denied', 'p.json')", 2, "error: p.json: Permission denied"),
+    ("BrokenPipeError()", 0, ""),
+    ("KeyError('postgres://u:Zq7x@h/db password=Zq7x')", 70, "report it"),
+]
+FAIL = """
+import sys
+from metapac import cli
+from metapac.cli import calibration
+from metapac.errors import InvalidInput
+sys.argv = ["metapac", "show", "p.json"]
+def fail(*args): raise {}
+calibration._read_format = fail
+cli.main()
+"""
+
+
+def test_errors_have_codes_and_those_are_documented() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
-    signals = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     codes = {cli.OK, cli.INFEASIBLE, cli.BAD_INPUT, cli.VIOLATED, cli.BUG}
-    assert documented == codes | signals
+    assert documented == codes | {129, 130, 143}  # signals
+    for error, code, words in ERRORS:
+        program = [sys.executable, "-c", FAIL.format(error)]
+        done = subprocess.run(program, capture_output=True, text=True)
+        assert done.returncode == code
+        assert words in done.stderr
+        assert "Zq7x" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "words"),
-    [
-        (InvalidInput("epsilon is bad.", parameter="epsilon"), 2, "error: --epsilon is bad."),
-        (MemoryError("74 GiB"), 2, "74 GiB"),
-        (PermissionError(13, "Permission denied", "p.json"), 2, "error: p.json: Permission denied"),
-        (BrokenPipeError(), 0, ""),
-        (KeyError("postgres://u:Zq7x@h/db password=Zq7x"), 70, "report it"),
-    ],
-)
-def test_errors_have_codes(error: BaseException, code: int, words: str) -> None:
-    program = (
-        "import sys; from metapac import cli; from metapac.cli import calibration\n"
-        "from metapac.errors import InvalidInput\nsys.argv = ['metapac', 'show', 'p.json']\n"
-        "def fail(*args): raise error\ncalibration._read_format = fail\n"
-    )
-    text = f"error = {error!r}\n"
-    if isinstance(error, OSError) and error.filename:
-        text = f"error = OSError({error.errno}, {error.strerror!r}, {error.filename!r})\n"
-    if isinstance(error, InvalidInput):
-        text = "error = InvalidInput('epsilon is bad.', parameter='epsilon')\n"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}{text}cli.main()"], capture_output=True, text=True
-    )
-    assert done.returncode == code
-    assert words in done.stderr
-    assert "Zq7x" not in done.stderr
+def run_bash(command: str) -> Any:
+    words = ["bash", "-c", f"set -o pipefail; {sys.executable} -m metapac {command}"]
+    return subprocess.run(words, capture_output=True, text=True)
 
 
 @posix
-@pytest.mark.parametrize(
-    ("redirection", "code"),
-    [("| true", 0), (">&-", 0), (">&- 2>&-", 0), ("2>&-", 0), ("> /dev/full", 2)],
-)
-def test_streams_that_cannot_be_written(redirection: str, code: int) -> None:
-    command = f"set -o pipefail; {sys.executable} -m metapac --help {redirection}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
+def test_streams_that_cannot_be_written() -> None:
+    for redirection, code in (("| true", 0), (">&- 2>&-", 0), ("2>&-", 0), ("> /dev/full", 2)):
+        done = run_bash(f"--help {redirection}")
+        assert done.returncode == code
+        assert "Traceback" not in done.stderr
 
 
 @posix
 def test_a_reader_that_stops_does_not_hide_a_violation(tmp_path: Path, promise: Path) -> None:
     rows = ["site,true", *(f"new {i},{(i + j) / 1000}" for i in range(30) for j in range(80))]
     (tmp_path / "bad.csv").write_text("\n".join(rows))
-    program = f"{sys.executable} -m metapac evaluate {promise} {tmp_path / 'bad.csv'} --check"
-    command = f"set -o pipefail; {program} | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stdout == "3\n"
+    command = f"evaluate {promise} {tmp_path / 'bad.csv'} --check | true; echo ${{PIPESTATUS[0]}}"
+    assert run_bash(command).stdout == "3\n"
 
 
 def test_data_that_the_encoding_lacks_are_refused(tmp_path: Path, csv_promise: Path) -> None:

@@ -17,6 +17,8 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,52 +27,8 @@ import pandas as pd
 from pyarrow import csv, parquet
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from metapac import (
-    PS,
-    Context,
-    Guarantee,
-    InfeasibleGuarantee,
-    MetaPS,
-    Monitor,
-    allowed_errors,
-    answers,
-    bound_threshold,
-    clopper_pearson_upper,
-    combine_sites,
-    compare_scores,
-    count_liars,
-    evaluate,
-    failure_probability,
-    judge,
-    label_lists,
-    load,
-    open_table,
-    plan,
-    residual_scores,
-    summarise_sets,
-    threshold,
-)
-from metapac.fewshot import (
-    ClassPool,
-    DomainPool,
-    GroupPool,
-    LogisticLearner,
-    MetaCP,
-    PoolStudy,
-    PrototypeLearner,
-    RidgeLearner,
-    SyntheticStudy,
-    Task,
-    fit_temperature,
-    paper_methods,
-    score_examples,
-    score_tasks,
-    split_classes,
-    split_domains,
-    split_groups,
-    summarise,
-)
-from metapac.fewshot import run_study as run_study
+import metapac as mp
+from metapac import fewshot
 from metapac.fewshot.study.methods import neighbour_methods
 from metapac.fewshot.study.summary import compare_sizes
 from metapac.report import report
@@ -118,8 +76,7 @@ def key_of(name: str) -> str:
 
 def exact(value: Any) -> Any:
     """Return a value as JSON that is compared to the last bit; long lists become checksums."""
-    plain = _as_json(value, repr)
-    return _shorten(plain)
+    return _shorten(_as_json(value, repr))
 
 
 def close(value: Any) -> Any:
@@ -151,8 +108,7 @@ def _shorten(value: Any) -> Any:
     if isinstance(value[0], dict):
         return [_shorten(each) for each in value]
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    first = _shorten(value[0])
-    return {"length": len(value), "first": first, "checksum": digest}
+    return {"length": len(value), "first": _shorten(value[0]), "checksum": digest}
 
 
 def find_differences(expected: Any, found: Any, where: str = "") -> list[str]:
@@ -355,6 +311,12 @@ def _sets_at_edges(fitted: Any) -> Any:
         return fitted.predict_set(np.stack(near).astype(fitted.precision_))
 
 
+def fit(*, count: int = 60, **changes: Any) -> Any:
+    """Calibrate on scores; where each class has a guarantee of its own, on labels too."""
+    method = mp.MetaPS(**LEVELS | changes)
+    return method.calibrate(*draw_scores(count=count)[: 3 if method.per_class else 2])
+
+
 def new_matrix(dtype: Any = np.float64) -> Any:
     return np.random.default_rng(5).random((200, 3)).astype(dtype)
 
@@ -372,22 +334,19 @@ def _options(variant: str) -> dict[str, Any]:
 
 @case("arrays", *SPLITS)
 def split(folder: Path, variant: str) -> Any:
-    scores, tasks, _ = draw_scores()
-    return describe_fitted(
-        MetaPS(**_options(variant)).calibrate(scores, tasks), folder, new_matrix()
-    )
+    return describe_fitted(fit(**_options(variant)), folder, new_matrix())
 
 
 @case("arrays", *SPLITS)
 def per_class(folder: Path, variant: str) -> Any:
-    method = MetaPS(**_options(variant), per_class=True, on_infeasible="trivial", min_examples=6)
-    return describe_fitted(method.calibrate(*draw_scores()), folder, new_matrix())
+    options = _options(variant) | {"per_class": True, "on_infeasible": "trivial"}
+    return describe_fitted(fit(**options, min_examples=6), folder, new_matrix())
 
 
 @case("arrays", "float16", "float32", "float64", "longdouble")
 def precision(folder: Path, variant: str) -> Any:
     scores, tasks, _ = draw_scores()
-    method = MetaPS(**LEVELS).calibrate(scores.astype(variant), tasks, allow=ALLOW)
+    method = mp.MetaPS(**LEVELS).calibrate(scores.astype(variant), tasks, allow=ALLOW)
     same = {"same": exact(method.predict_set(new_matrix()))}
     return describe_fitted(method, folder, new_matrix(variant)) | same
 
@@ -397,7 +356,7 @@ def bfloat16(folder: Path) -> Any:
     import torch
 
     scores, tasks, _ = draw_scores()
-    method = MetaPS(**LEVELS).calibrate(torch.tensor(scores).bfloat16(), tasks, allow=ALLOW)
+    method = mp.MetaPS(**LEVELS).calibrate(torch.tensor(scores).bfloat16(), tasks, allow=ALLOW)
     return describe_fitted(method, folder, torch.tensor(new_matrix()).bfloat16())
 
 
@@ -411,39 +370,33 @@ def scores(folder: Path, variant: str) -> Any:
         "shuffled": (values[order], tasks[order]),
         "integers": ((values * 1000).astype(np.int64), tasks),
     }
-    return describe_fitted(MetaPS(**LEVELS).calibrate(*changed[variant], allow=ALLOW), folder)
+    return describe_fitted(mp.MetaPS(**LEVELS).calibrate(*changed[variant], allow=ALLOW), folder)
 
 
 @case("arrays", 0, 20, 40)
 def min_examples(folder: Path, variant: int) -> Any:
-    scores, tasks, _ = draw_scores()
-    method = MetaPS(**LEVELS, min_examples=variant).calibrate(scores, tasks)
-    return describe_fitted(method, folder)
+    return describe_fitted(fit(min_examples=variant), folder)
 
 
 @case("arrays")
 def epsilon_by_class(folder: Path) -> Any:
     scores, tasks, labels = draw_scores()
     rates = {"a": 0.2, "b": 0.3, "c": 0.45}
-    method = MetaPS(epsilon=rates, alpha=0.4, delta=0.2, per_class=True)
+    method = mp.MetaPS(epsilon=rates, alpha=0.4, delta=0.2, per_class=True)
     return describe_fitted(method.calibrate(scores, tasks, np.array([*rates])[labels]), folder)
 
 
 @case("arrays")
 def all_classes(folder: Path) -> Any:
-    known, new = calibration_sites(), new_sites()
-    names = ["p_cat", "p_dog", "p_owl"]
-    given: dict[str, Any] = {"classes": ["cat", "dog", "owl"]}
-    context = Context(model="forest 3", trained_on=("ohio", "utah"), unit="hospital")
-    method = MetaPS(**LEVELS).calibrate(
-        known[names].to_numpy(), known.site.to_numpy(), known.y.to_numpy(), **given, context=context
-    )
-    sets = method.predict_set(new[names].to_numpy())
-    summary = summarise_sets(sets, given["classes"])
+    names, classes = ["p_cat", "p_dog", "p_owl"], ["cat", "dog", "owl"]
+    x, site, y = (calibration_sites()[each].to_numpy() for each in (names, "site", "y"))
+    context = mp.Context(model="forest 3", trained_on=("ohio", "utah"), unit="hospital")
+    method = mp.MetaPS(**LEVELS).calibrate(x, site, y, classes=classes, context=context)
+    sets = method.predict_set(new_sites()[names].to_numpy())
     return describe_fitted(method, folder) | {
-        "labels": exact(label_lists(sets, given["classes"])),
-        "answers": exact(vars(answers(sets, given["classes"]))),
-        "summary": exact(vars(summary)),
+        "labels": exact(mp.label_lists(sets, classes)),
+        "answers": exact(vars(mp.answers(sets, classes))),
+        "summary": exact(vars(mp.summarise_sets(sets, classes))),
     }
 
 
@@ -451,74 +404,61 @@ def all_classes(folder: Path) -> Any:
 def clusters(folder: Path, variant: int) -> Any:
     scores, tasks, _ = draw_scores()
     group = {name: int(name.split("-")[1]) // 2 for name in np.unique(tasks).tolist()}
-    method = MetaPS(**LEVELS).calibrate(scores, tasks, clusters=group, rng=variant)
+    method = mp.MetaPS(**LEVELS).calibrate(scores, tasks, clusters=group, rng=variant)
     return describe_fitted(method, folder) | {"clusters": exact(method.clusters_)}
 
 
 @case("arrays")
 def trivial(folder: Path) -> Any:
-    scores, tasks, _ = draw_scores(count=5)
-    method = MetaPS(**LEVELS, on_infeasible="trivial").calibrate(scores, tasks)
-    return describe_fitted(method, folder, new_matrix())
+    return describe_fitted(fit(count=5, on_infeasible="trivial"), folder, new_matrix())
 
 
 @case("arrays")
 def infeasible(folder: Path) -> Any:
-    scores, tasks, _ = draw_scores(count=5)
     raised = []
     for options in ({}, {"epsilon": 0.01}, {"delta": None}):
         try:
-            MetaPS(**LEVELS | options).calibrate(scores, tasks)
-        except InfeasibleGuarantee:
+            fit(count=5, **options)
+        except mp.InfeasibleGuarantee:
             raised.append(options)
     return exact(raised)
 
 
 @case("arrays")
 def added_tasks(folder: Path) -> Any:
-    scores, tasks, _ = draw_scores()
-    more, names, _ = draw_scores(seed=1)
-    return describe_fitted(MetaPS(**LEVELS).calibrate(scores, tasks).add(more, names), folder)
+    return describe_fitted(fit().add(*draw_scores(seed=1)[:2]), folder)
 
 
 @case("arrays", "joint", "tight")
 def sent_thresholds(folder: Path, variant: str) -> Any:
     scores, tasks, _ = draw_scores()
-    method = MetaPS(**LEVELS, split=variant)
-    names = [*dict.fromkeys(tasks.tolist())]
+    method, names = mp.MetaPS(**LEVELS, split=variant), dict.fromkeys(tasks.tolist())
     sent = {name: method.task_threshold(scores[tasks == name]) for name in names}
     return describe_fitted(method.combine(sent), folder)
 
 
 @case("arrays")
 def loaded(folder: Path) -> Any:
-    scores, tasks, labels = draw_scores()
-    method = MetaPS(**LEVELS | {"alpha": 0.45}, per_class=True).calibrate(scores, tasks, labels)
-    method.save(folder / "promise.json")
-    return describe_fitted(load(folder / "promise.json"), folder, new_matrix())
+    fit(alpha=0.45, per_class=True).save(folder / "promise.json")
+    return describe_fitted(mp.load(folder / "promise.json"), folder, new_matrix())
 
 
 @case("arrays", "with scale", "without scale", "clusters")
 def intervals(folder: Path, variant: str) -> Any:
+    names = ["length", "predicted", "site", "scale"][: 3 if variant == "without scale" else 4]
     known, new = calibration_sites(), new_sites()
-    scale = None if variant == "without scale" else known.scale.to_numpy()
-    method = MetaPS(**LEVELS).calibrate_intervals(
-        known.length.to_numpy(),
-        known.predicted.to_numpy(),
-        known.site.to_numpy(),
-        scale,
+    method = mp.MetaPS(**LEVELS).calibrate_intervals(
+        *(known[name].to_numpy() for name in names),
         clusters=known.region.to_numpy() if variant == "clusters" else None,
     )
-    given = () if scale is None else (new.scale.to_numpy(),)
-    ends = method.predict_interval(new.predicted.to_numpy(), *given)
-    residuals = residual_scores(new.length.to_numpy(), new.predicted.to_numpy(), *given)
+    length, *given = (new[name].to_numpy() for name in names if name != "site")
+    ends, residuals = method.predict_interval(*given), mp.residual_scores(length, *given)
     return describe_fitted(method, folder) | {"ends": exact(ends), "scores": exact(residuals)}
 
 
 @case("arrays", "float64", "float32")
 def ps(folder: Path, variant: str) -> Any:
-    scores, _, _ = draw_scores()
-    method = PS(epsilon=0.1, delta=0.05).calibrate(scores.astype(variant))
+    method = mp.PS(epsilon=0.1, delta=0.05).calibrate(draw_scores()[0].astype(variant))
     return describe_fitted(method, folder, new_matrix(variant))
 
 
@@ -527,7 +467,8 @@ def meta_cp(folder: Path, variant: str) -> Any:
     scores, tasks, _ = draw_scores()
     names = [*dict.fromkeys(tasks.tolist())]
     quantiles = {name: int(name.split("-")[1]) % 7 / 16 for name in names}
-    method = MetaCP(epsilon=0.4, delta=0.2, over=variant).calibrate(scores, tasks, quantiles)
+    method = fewshot.MetaCP(epsilon=0.4, delta=0.2, over=variant)
+    method.calibrate(scores, tasks, quantiles)
     cuts = [method.threshold(q / 8) for q in range(8)]
     sets = method.predict_set(new_matrix(), 0.25)
     return {"content": content(method, folder), "cuts": exact(cuts), "sets": exact(sets)}
@@ -535,25 +476,21 @@ def meta_cp(folder: Path, variant: str) -> Any:
 
 @case("arrays", "scores", "labels", "per class", "clusters")
 def evaluation(folder: Path, variant: str) -> Any:
-    scores, tasks, labels = draw_scores()
     new, names, true = draw_scores(seed=1, count=20)
-    options: dict[str, Any] = {}
+    method, options = fit(), dict[str, Any]()
     if variant == "per class":
-        method = MetaPS(**LEVELS | {"alpha": 0.45}, per_class=True).calibrate(scores, tasks, labels)
-        given: tuple[Any, ...] = (new, names, true)
+        method = fit(alpha=0.45, per_class=True)
     elif variant == "labels":
-        method = MetaPS(**LEVELS).calibrate(scores, tasks)
         matrix = np.random.default_rng(7).random((len(new), 3)) / 2
         matrix[np.arange(len(new)), true] = new
-        given = (matrix, names, true)
-    else:
-        group = {name: f"new {name[-1]}" for name in np.unique(names).tolist()}
+        new = matrix
+    elif variant == "clusters":
+        scores, tasks, _ = draw_scores()
         by = {n: i // 2 for i, n in enumerate(np.unique(tasks).tolist())}
-        options = {"clusters": group} if variant == "clusters" else {}
-        method = MetaPS(**LEVELS).calibrate(scores, tasks, clusters=by if options else None)
-        given = (new, names)
-    result = evaluate(method, *given, **options, min_examples=10)
-    return describe_evaluation(result)
+        method = mp.MetaPS(**LEVELS).calibrate(scores, tasks, clusters=by)
+        options = {"clusters": {name: f"new {name[-1]}" for name in np.unique(names).tolist()}}
+    given = (names, true) if variant in ("per class", "labels") else (names,)
+    return describe_evaluation(mp.evaluate(method, new, *given, **options, min_examples=10))
 
 
 def describe_verdict(verdict: Any) -> Any:
@@ -564,11 +501,9 @@ def describe_verdict(verdict: Any) -> Any:
 
 
 def describe_evaluation(result: Any) -> Any:
-    counts = [exact(result.errors), None if result.sizes is None else exact(result.sizes)]
-    ends = close([result.low.tolist(), result.high.tolist()])
     return {
-        "counts": counts,
-        "ends": ends,
+        "counts": [exact(result.errors), None if result.sizes is None else exact(result.sizes)],
+        "ends": close([result.low.tolist(), result.high.tolist()]),
         "within": close(result.within),
         "shares": close(result.set_shares),
         "worst": close(result.worst()),
@@ -581,33 +516,30 @@ def describe_evaluation(result: Any) -> Any:
 
 @case("inequality")
 def ranks(folder: Path) -> Any:
-    found = {}
-    for tasks in (10, 29, 60, 100, 500, 2000):
-        for split in ("joint", "tight", "even", 0.2):
-            for delta in (1e-5, 0.05, None):
-                agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=delta, split=split)
-                found[f"{tasks} {split} {delta}"] = agreed.allowed_low_thresholds(tasks)
+    found, splits = {}, list[Any](["joint", "tight", "even", 0.2])
+    for tasks, split, delta in product((10, 29, 60, 100, 500, 2000), splits, (1e-5, 0.05, None)):
+        agreed = mp.Guarantee(epsilon=0.1, alpha=0.1, delta=delta, split=split)
+        found[f"{tasks} {split} {delta}"] = agreed.allowed_low_thresholds(tasks)
     return exact(found)
 
 
 @case("inequality", "joint", "tight", "even", "0.2")
 def levels(folder: Path, variant: str) -> Any:
-    chosen: Any = float(variant) if variant[0].isdigit() else variant
+    options = _options(f"{variant} None")
     agreed = [
-        Guarantee(epsilon=0.1, alpha=alpha, delta=delta, split=chosen)
-        for alpha in (0.05, 0.1, 0.3)
-        for delta in (0.05, None)
+        mp.Guarantee(**options | {"epsilon": 0.1, "alpha": alpha, "delta": delta})
+        for alpha, delta in product((0.05, 0.1, 0.3), (0.05, None))
     ]
     return exact([[[*level] for level in each.levels] for each in agreed])
 
 
 @case("inequality")
 def binomial(folder: Path) -> Any:
-    n = np.arange(0, 3000, 7)
-    allowed = [allowed_errors(n, epsilon, 0.05) for epsilon in (0.001, 0.05, 0.1, 0.5)]
-    upper = clopper_pearson_upper(n[1:40] // 9, n[1:40], 0.05)
-    values = draw_scores()[0]
-    cuts = [threshold(values, epsilon=e, delta=d) for e in (0.001, 0.05, 0.2) for d in (0.01, 0.1)]
+    n, values = np.arange(0, 3000, 7), draw_scores()[0]
+    allowed = [mp.allowed_errors(n, epsilon, 0.05) for epsilon in (0.001, 0.05, 0.1, 0.5)]
+    upper = mp.clopper_pearson_upper(n[1:40] // 9, n[1:40], 0.05)
+    pairs = product((0.001, 0.05, 0.2), (0.01, 0.1))
+    cuts = [mp.threshold(values, epsilon=e, delta=d) for e, d in pairs]
     return {"allowed": exact(allowed), "upper": close(upper), "cuts": exact(cuts)}
 
 
@@ -619,18 +551,17 @@ COUNTS = {
     "undecided": ([20, 31, 45, 60, 12, 80], [1, 6, 4, 3, 2, 9]),
     "small": ([3, 4, 1, 0, 2], [0, 1, 1, 0, 0]),
 }
+RISKS: list[dict[str, Any]] = [
+    {"alpha": 0.1, "delta": 0.05},
+    {"alpha": 0.3, "delta": None},
+    {"alpha": None, "delta": 0.1},
+    {"alpha": None, "delta": 0.1, "false_alarm": 0.01},
+]
 
 
 @case("verdict", *COUNTS)
 def judged(folder: Path, variant: str) -> Any:
-    examples, missed = COUNTS[variant]
-    options: list[dict[str, Any]] = [
-        {"alpha": 0.1, "delta": 0.05},
-        {"alpha": 0.3, "delta": None},
-        {"alpha": None, "delta": 0.1},
-        {"alpha": None, "delta": 0.1, "false_alarm": 0.01},
-    ]
-    return [describe_verdict(judge(examples, missed, epsilon=0.1, **more)) for more in options]
+    return [describe_verdict(mp.judge(*COUNTS[variant], epsilon=0.1, **more)) for more in RISKS]
 
 
 @case("verdict")
@@ -644,10 +575,8 @@ def judged_by_class(folder: Path) -> Any:
 
 @case("monitor", "one threshold", "per class")
 def course(folder: Path, variant: str) -> Any:
-    scores, tasks, labels = draw_scores()
     by_class = variant == "per class"
-    method = MetaPS(**LEVELS | {"alpha": 0.45}, per_class=by_class)
-    monitor = Monitor(method.calibrate(scores, tasks, labels if by_class else None))
+    monitor = mp.Monitor(fit(alpha=0.45, per_class=by_class))
     for batch, seed in (("January", 1), ("February", 2)):
         new, names, true = draw_scores(seed, 12)
         monitor.add(new - 0.2 * (seed - 1), names, true if by_class else None, batch=batch)
@@ -672,7 +601,7 @@ def drift(folder: Path) -> Any:
     reference, tasks, _ = draw_scores()
     new, names, _ = draw_scores(seed=3, count=12)
     known = {"reference": reference, "reference_tasks": tasks}
-    both = [compare_scores(values, names, **known) for values in (new, new * 0.7)]
+    both = [mp.compare_scores(values, names, **known) for values in (new, new * 0.7)]
     return [
         close([[*shift] for shift in found.shifts])
         + close([found.higher, found.expected, found.p_number, found.is_suspicious])
@@ -683,25 +612,21 @@ def drift(folder: Path) -> Any:
 @case("robustness")
 def liars(folder: Path) -> Any:
     counted, failing = {}, {}
-    for split in ("joint", "tight", "even"):
-        agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, split=split)
-        for tasks in (20, 29, 60, 100):
-            counted[f"{split} {tasks}"] = count_liars(agreed, tasks)
-            failing[f"{split} {tasks}"] = [
-                failure_probability(agreed, tasks, n, at_random=r)
-                for n in (0, 3)
-                for r in (False, True)
-            ]
+    for split, tasks in product(("joint", "tight", "even"), (20, 29, 60, 100)):
+        agreed = mp.Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, split=split)
+        counted[f"{split} {tasks}"] = mp.count_liars(agreed, tasks)
+        failing[f"{split} {tasks}"] = [
+            mp.failure_probability(agreed, tasks, n, at_random=r)
+            for n, r in product((0, 3), (False, True))
+        ]
     return {"counted": exact(counted), "failing": close(failing)}
 
 
 @case("robustness", 0, 20)
 def moved_threshold(folder: Path, variant: int) -> Any:
-    scores, tasks, labels = draw_scores()
-    method = MetaPS(**LEVELS, min_examples=variant).calibrate(scores, tasks)
-    by_class = MetaPS(**LEVELS | {"alpha": 0.45}, per_class=True).calibrate(scores, tasks, labels)
-    both = [bound_threshold(method, n) for n in range(5)]
-    return exact([*both, *(bound_threshold(by_class, 2, label=k) for k in range(3))])
+    method, by_class = fit(min_examples=variant), fit(alpha=0.45, per_class=True)
+    both = [mp.bound_threshold(method, n) for n in range(5)]
+    return exact([*both, *(mp.bound_threshold(by_class, 2, label=k) for k in range(3))])
 
 
 # Tables and commands
@@ -709,50 +634,40 @@ def moved_threshold(folder: Path, variant: int) -> Any:
 WORDS = ["--epsilon", 0.2, "--alpha", 0.3, "--delta", 0.1]
 CLASSES = ["--label", "y", "--columns", "p_*"]
 NUMBERS = ["--prediction", "predicted", "--y", "length"]
+OWN = ["--epsilon", "cat=0.2", "--epsilon", "dog=0.3", "--epsilon", "owl=0.35"]
+NAMED = ["--columns", "p_dog,p_owl,p_cat", "--classes", "dog,owl,cat"]
+PURPOSE = ["--model", "forest 3", "--unit", "hospital", "--example", "patient"]
+PER_CLASS = ["--alpha", 0.45, *WORDS[4:], *CLASSES, "--per-class"]
 CALIBRATIONS: dict[str, list[Any]] = {
     "score": [*WORDS, "--score", "true"],
     "classes": [*WORDS, *CLASSES],
-    "named columns": [
-        *WORDS,
-        "--label",
-        "y",
-        "--columns",
-        "p_dog,p_owl,p_cat",
-        "--classes",
-        "dog,owl,cat",
-    ],
+    "named columns": [*WORDS, "--label", "y", *NAMED],
     "tight": [*WORDS, *CLASSES, "--split", "tight"],
     "even": [*WORDS, *CLASSES, "--split", "even"],
     "split": [*WORDS, *CLASSES, "--split", 0.2],
     "expectation": [*WORDS[:4], "--delta", "none", *CLASSES],
-    "per class": [*WORDS[:2], "--alpha", 0.45, *WORDS[4:], *CLASSES, "--per-class"],
-    "own epsilon": [
-        *("--epsilon", "cat=0.2", "--epsilon", "dog=0.3", "--epsilon", "owl=0.35"),
-        *("--alpha", 0.45, *WORDS[4:], *CLASSES, "--per-class", "--min-examples", 8),
-    ],
+    "per class": [*WORDS[:2], *PER_CLASS],
+    "own epsilon": [*OWN, *PER_CLASS, "--min-examples", 8],
     "min examples": [*WORDS, *CLASSES, "--min-examples", 35],
     "clusters": [*WORDS, *CLASSES, "--cluster", "region"],
     "numbers": [*WORDS, *NUMBERS],
     "scaled numbers": [*WORDS, *NUMBERS, "--scale", "scale"],
     "lists": [*WORDS, "--label", "y", "--columns", "all", "--classes", "cat,dog,owl"],
-    "context": [
-        *(*WORDS, *CLASSES, "--model", "forest 3", "--trained-on", "site 900,site 901"),
-        *("--unit", "hospital", "--example", "patient"),
-    ],
+    "context": [*WORDS, *CLASSES, *PURPOSE, "--trained-on", "site 900,site 901"],
 }
 
 
-def calibrate(table: Path, kind: str = "classes") -> Path:
-    """Calibrate by a command; the promise lies beside the table."""
-    path = table.with_name("promise.json")
-    command("calibrate", table, "--task", "site", *CALIBRATIONS[kind], "-o", path)
-    return path
+def calibrate(table: Path, kind: str = "classes") -> Any:
+    """Calibrate by a command, and return what it prints; the promise lies beside the table."""
+    words = ["--task", "site", *CALIBRATIONS[kind], "-o", table.with_name("promise.json")]
+    return command("calibrate", table, *words)
 
 
 @functools.cache
 def _promise_text(kind: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        return calibrate(write_sites(Path(folder))[0], kind).read_text(encoding="utf-8")
+        calibrate(write_sites(Path(folder))[0], kind)
+        return (Path(folder) / "promise.json").read_text(encoding="utf-8")
 
 
 def write_promise(folder: Path, kind: str = "classes") -> Path:
@@ -764,45 +679,44 @@ def write_promise(folder: Path, kind: str = "classes") -> Path:
 
 @case("calibrate", *CALIBRATIONS)
 def calibrated(folder: Path, variant: str) -> Any:
-    table, promise = write_sites(folder)[0], folder / "promise.json"
-    words = ["--task", "site", *CALIBRATIONS[variant], "-o", promise]
-    printed = command("calibrate", table, *words)
-    return {"printed": exact(printed), "content": exact(read_document(promise))}
+    printed = calibrate(write_sites(folder)[0], variant)
+    return {"printed": exact(printed), "content": exact(read_document(folder / "promise.json"))}
 
 
 @case("calibrate")
 def calibrated_csv(folder: Path) -> Any:
-    promise = calibrate(write_sites(folder, "csv")[0])
-    return exact(read_document(promise))
+    calibrate(write_sites(folder, "csv")[0])
+    return exact(read_document(folder / "promise.json"))
 
 
 @case("calibrate")
 def row_classes(folder: Path) -> Any:
-    draw_row_classes(0, 40, seed=8).to_parquet(folder / "sites.parquet")
-    draw_row_classes(100, 10, seed=9).to_parquet(folder / "new.parquet")
+    known, new, promise = (folder / name for name in ("old.parquet", "new.parquet", "p.json"))
+    draw_row_classes(0, 40, seed=8).to_parquet(known)
+    draw_row_classes(100, 10, seed=9).to_parquet(new)
     columns = ["--label", "y", "--columns", "all", "--classes-column", "names"]
-    promise, sets = folder / "promise.json", folder / "sets.parquet"
-    words = ["--task", "site", *WORDS, *columns, "-o", promise]
-    printed = command("calibrate", folder / "sites.parquet", *words)
+    printed = command("calibrate", known, "--task", "site", *WORDS, *columns, "-o", promise)
     return {
         "printed": exact(printed),
         "content": exact(read_document(promise)),
-        "predicted": exact(command("predict", promise, folder / "new.parquet", "-o", sets)),
-        "sets": columns_of(sets),
-        "evaluated": close(command("evaluate", promise, folder / "new.parquet")),
+        "predicted": exact(command("predict", promise, new, "-o", folder / "sets.parquet")),
+        "sets": columns_of(folder / "sets.parquet"),
+        "evaluated": close(command("evaluate", promise, new)),
     }
+
+
+def explore(folder: Path, *words: Any) -> Any:
+    """Explore the pilot sites by a command."""
+    draw_sites(300, 24, 30, seed=4).to_parquet(folder / "pilot.parquet")
+    return command("explore", folder / "pilot.parquet", "--task", "site", *CLASSES, *words)
 
 
 @case("calibrate")
 def with_pilot(folder: Path) -> Any:
-    table, _ = write_sites(folder)
-    draw_sites(300, 24, 30, seed=4).to_parquet(folder / "pilot.parquet")
-    pilot = folder / "pilot.json"
-    options = ["--task", "site", *CLASSES, "--epsilon", 0.2, "--alpha", 0.3, "-o", pilot]
-    command("explore", folder / "pilot.parquet", *options)
-    promise = folder / "promise.json"
-    words = [*CALIBRATIONS["classes"], "--pilot", pilot, "-o", promise]
-    command("calibrate", table, "--task", "site", *words)
+    pilot, promise = folder / "pilot.json", folder / "promise.json"
+    explore(folder, "--epsilon", 0.2, "--alpha", 0.3, "-o", pilot)
+    words = ["--task", "site", *CALIBRATIONS["classes"], "--pilot", pilot, "-o", promise]
+    command("calibrate", write_sites(folder)[0], *words)
     return exact(read_document(promise))
 
 
@@ -829,14 +743,14 @@ def predicted(folder: Path, variant: str) -> Any:
 @case("predict", "sets", "numbers")
 def predicted_csv(folder: Path, variant: str) -> Any:
     table, new = write_sites(folder, "csv")
-    promise, sets = calibrate(table, OUTPUTS[variant][0]), folder / "sets.csv"
-    command("predict", promise, new, "-o", sets)
-    return columns_of(sets)
+    calibrate(table, OUTPUTS[variant][0])
+    command("predict", folder / "promise.json", new, "-o", folder / "sets.csv")
+    return columns_of(folder / "sets.csv")
 
 
 @case("predict")
 def ps_on_a_table(folder: Path) -> Any:
-    method = PS(epsilon=0.1, delta=0.1).calibrate(calibration_sites().true.to_numpy())
+    method = mp.PS(epsilon=0.1, delta=0.1).calibrate(calibration_sites().true.to_numpy())
     predict_table(method, new_sites(), columns="p_*", output=folder / "sets.parquet")
     return columns_of(folder / "sets.parquet")
 
@@ -881,11 +795,9 @@ EVALUATIONS: dict[str, list[Any]] = {
 
 @case("evaluate", *EVALUATIONS)
 def evaluated(folder: Path, variant: str) -> Any:
-    _, new = write_sites(folder)
     kind, *options = EVALUATIONS[variant]
-    printed = command(
-        "evaluate", write_promise(folder, kind), new, *options, "-o", folder / "tasks.csv"
-    )
+    words = [write_sites(folder)[1], *options, "-o", folder / "tasks.csv"]
+    printed = command("evaluate", write_promise(folder, kind), *words)
     rows = csv.read_csv(folder / "tasks.csv").to_pydict()
     return {"printed": close(printed), "rows": close(rows)}
 
@@ -899,10 +811,9 @@ def violated(folder: Path) -> Any:
 
 @case("monitor", "classes", "per class", "scaled numbers", "clusters")
 def watched(folder: Path, variant: str) -> Any:
-    _, new = write_sites(folder)
-    promise, state = write_promise(folder, variant), folder / "state.json"
-    first = command("monitor", promise, new, "--state", state, "--batch", "January")
-    again = command("monitor", promise, new, "--state", state, "--batch", "January")
+    (_, new), state = write_sites(folder), folder / "state.json"
+    words = ["monitor", write_promise(folder, variant), new, "--state", state, "--batch", "January"]
+    first, again = command(*words), command(*words)
     return {"first": close(first), "known": close(again["known"])} | describe_state(state)
 
 
@@ -920,27 +831,22 @@ def alarm(folder: Path) -> Any:
 @case("monitor", "classes", "numbers")
 def reference(folder: Path, variant: str) -> Any:
     table, new = write_sites(folder)
-    promise = write_promise(folder, variant)
-    return close(command("monitor", promise, new, "--reference", table))
+    return close(command("monitor", write_promise(folder, variant), new, "--reference", table))
 
 
 @case("explore", "0.1", "none")
 def explored(folder: Path, variant: str) -> Any:
-    draw_sites(300, 24, 30, seed=4).to_parquet(folder / "pilot.parquet")
-    pilot = folder / "pilot.json"
     grid = ["--epsilon", "0.1,0.3", "--alpha", "0.2,0.45", "--delta", variant]
-    words = ["--task", "site", *CLASSES, *grid, "-o", pilot]
-    printed = command("explore", folder / "pilot.parquet", *words)
-    assert close(read_document(pilot))["cells"] == close(printed)["cells"]
+    printed = explore(folder, *grid, "-o", folder / "pilot.json")
+    assert close(read_document(folder / "pilot.json"))["cells"] == close(printed)["cells"]
     cuts = [cell["thresholds"] for cell in printed["cells"]]
     return {"printed": close(printed), "thresholds": exact(cuts)}
 
 
 @case("explore")
 def explored_for_more_tasks(folder: Path) -> Any:
-    draw_sites(300, 24, 30, seed=4).to_parquet(folder / "pilot.parquet")
-    words = ["--task", "site", *CLASSES, "--epsilon", 0.2, "--alpha", 0.1, "--tasks", 80]
-    return close(command("explore", folder / "pilot.parquet", *words, "--min-examples", 20))
+    words = ["--epsilon", 0.2, "--alpha", 0.1, "--tasks", 80, "--min-examples", 20]
+    return close(explore(folder, *words))
 
 
 SITES: dict[str, list[Any]] = {
@@ -956,20 +862,16 @@ SITES: dict[str, list[Any]] = {
 def combined(folder: Path, variant: str) -> Any:
     folder.joinpath("sites").mkdir()
     count = 9 if 0.1 in SITES[variant] else 4  # as many as the guarantee takes
-    frame, table = draw_sites(0, count, 50, seed=5), folder / "one.parquet"
-    printed = []
-    for name, rows in frame.groupby("site"):
+    table, promise, printed, files = folder / "one.parquet", folder / "promise.json", [], []
+    for name, rows in draw_sites(0, count, 50, seed=5).groupby("site"):
         rows.to_parquet(table)
-        words = ["--name", name, *SITES[variant], "-o", folder / "sites" / f"{name}.json"]
-        printed.append(command("site", table, *words))
-    files = [exact(read_document(path)) for path in sorted(folder.glob("sites/*.json"))]
-    promise = folder / "promise.json"
+        path = folder / "sites" / f"{name}.json"
+        printed.append(command("site", table, "--name", name, *SITES[variant], "-o", path))
+        files.append(exact(read_document(path)))
     both = command("combine", folder / "sites", "-o", promise)
     return {
         "sites": [exact(printed[0]), files[0]],
-        "all sites": exact(
-            [[each, sent] for each, sent in zip(files, exact(printed), strict=True)]
-        ),
+        "all sites": exact([*map(list, zip(files, exact(printed), strict=True))]),
         "combined": exact(both),
         "content": exact(read_document(promise)),
     }
@@ -977,21 +879,16 @@ def combined(folder: Path, variant: str) -> Any:
 
 @case("sites")
 def combined_in_python(folder: Path) -> Any:
-    frame = draw_sites(0, 9, 50, seed=5)
-    sites = [
-        site_table(rows, name=str(name), score="true", **LEVELS)
-        for name, rows in frame.groupby("site")
-    ]
-    return content(combine_sites(sites, context=Context(model="forest 3")), folder)
+    groups = draw_sites(0, 9, 50, seed=5).groupby("site")
+    sites = [site_table(rows, name=str(name), score="true", **LEVELS) for name, rows in groups]
+    return content(mp.combine_sites(sites, context=mp.Context(model="forest 3")), folder)
 
 
+RARE = ["--epsilon", 0.1, "--alpha", 0.2, "--delta", 0.05]
 PLANS: dict[str, list[Any]] = {
     "guarantee": ["--epsilon", 0.1, "--alpha", 0.1, "--delta", 0.05],
     "expectation": ["--epsilon", 0.1, "--alpha", 0.1, "--delta", "none"],
-    "classes": [
-        *("--epsilon", 0.1, "--alpha", 0.2, "--delta", 0.05),
-        *("--per-class", "--number-of-classes", 3),
-    ],
+    "classes": [*RARE, "--per-class", "--number-of-classes", 3],
     "sizes": [*WORDS, "--sizes", "10,20,30,40,50,60,70,80,90,100,25,35"],
     "tasks": [*WORDS, "--tasks", 60],
     "examples": [*WORDS, "--examples", 12],
@@ -1006,18 +903,16 @@ def planned(folder: Path, variant: str) -> Any:
 
 @case("plan")
 def planned_from_a_table(folder: Path) -> Any:
-    table, _ = write_sites(folder)
     words = [*WORDS[:2], "--alpha", 0.45, *WORDS[4:], "--label", "y", "--per-class"]
-    return close(command("plan", table, "--task", "site", *words))
+    return close(command("plan", write_sites(folder)[0], "--task", "site", *words))
 
 
 @case("plan", "joint", "tight", "even")
 def plans(folder: Path, variant: Any) -> Any:
     found = []
     for delta in (1e-5, 0.05, None):
-        asked = plan(
-            epsilon=0.1, alpha=0.1, delta=delta, split=variant, sizes=[40] * 50 + [90] * 30
-        )
+        levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": delta, "split": variant}
+        asked = mp.plan(**levels, sizes=[40] * 50 + [90] * 30)
         needs = [[need.tasks, need.examples_per_task] for need in asked.needs]
         found += [needs, [asked.tasks_for(40), asked.examples_for(90)]]
         found.append(close(asked.affordable(70, 40)))
@@ -1026,18 +921,16 @@ def plans(folder: Path, variant: Any) -> Any:
 
 @case("show", "promise", "per class", "site", "pilot", "monitor")
 def shown(folder: Path, variant: str) -> Any:
-    _, new = write_sites(folder)
-    path = folder / "file.json"
+    (_, new), path = write_sites(folder), folder / "file.json"
     if variant == "site":
         command("site", new, "--name", "ohio", *SITES["joint"], "-o", path)
     elif variant == "pilot":
-        levels = ["--epsilon", 0.2, "--alpha", 0.3]
-        command("explore", new, "--task", "site", *CLASSES, *levels, "-o", path)
+        words = ["--task", "site", *CLASSES, "--epsilon", 0.2, "--alpha", 0.3, "-o", path]
+        command("explore", new, *words)
+    elif variant == "monitor":
+        command("monitor", write_promise(folder), new, "--state", path, "--batch", "January")
     else:
         path = write_promise(folder, "per class" if variant == "per class" else "classes")
-    if variant == "monitor":
-        command("monitor", path, new, "--state", folder / "state.json", "--batch", "January")
-        path = folder / "state.json"
     return close(command("show", path))
 
 
@@ -1051,16 +944,15 @@ def read_report(page: Path) -> Any:
 
 @case("report")
 def reported(folder: Path) -> Any:
-    _, new = write_sites(folder)
-    page = folder / "report.html"
+    (_, new), page = write_sites(folder), folder / "report.html"
     command("report", write_promise(folder, "scaled numbers"), new, "-o", page)
     return read_report(page)
 
 
 @case("report")
 def reported_with_classes(folder: Path) -> Any:
-    promise, page = load(write_promise(folder)), folder / "report.html"
-    report(promise, open_table(new_sites()), output=page)
+    page = folder / "report.html"
+    report(mp.load(write_promise(folder)), mp.open_table(new_sites()), output=page)
     return read_report(page)
 
 
@@ -1069,22 +961,16 @@ def reported_with_classes(folder: Path) -> Any:
 ENGINES = ["@duckdb", "@duckdb-large", "@sqlite", "@postgres", "@spark"]
 
 
-def put_sites(variant: str, stack: Any) -> list[Any]:
+def on_engine(variant: str, folder: Path, **options: Any) -> Any:
     from tests.helpers import engines
 
     engine, _, large = variant.strip("@").partition("-")
-    if large:
-        stack.enter_context(engines.as_if_large())
-    frames = [calibration_sites(), new_sites()]
-    return [engines.put(engine, frame.drop(columns="all")) for frame in frames]
-
-
-def on_engine(variant: str, folder: Path, options: Mapping[str, Any]) -> Any:
-    from contextlib import ExitStack
-
-    with ExitStack() as stack:
-        known, new = put_sites(variant, stack)
-        method = calibrate_table(known, task="site", **LEVELS | dict(options))
+    with engines.as_if_large() if large else nullcontext():
+        known, new = (
+            engines.put(engine, frame.drop(columns="all"))
+            for frame in (calibration_sites(), new_sites())
+        )
+        method = calibrate_table(known, task="site", **LEVELS | options)
         evaluated = evaluate_table(method, new)
         sets = None
         if "score" not in options:
@@ -1104,25 +990,17 @@ def _as_list(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-@case("engines", *ENGINES)
-def score_column(folder: Path, variant: str) -> Any:
-    return on_engine(variant, folder, {"score": "true", "split": "even"})
-
-
-@case("engines", *ENGINES)
-def class_columns(folder: Path, variant: str) -> Any:
-    return on_engine(variant, folder, {"label": "y", "cluster": "region"})
-
-
-@case("engines", *ENGINES)
-def columns_per_class(folder: Path, variant: str) -> Any:
-    return on_engine(variant, folder, {"label": "y", "per_class": True, "alpha": 0.45})
-
-
-@case("engines", *ENGINES)
-def interval_columns(folder: Path, variant: str) -> Any:
-    columns = {"prediction": "predicted", "y": "length", "scale": "scale"}
-    return on_engine(variant, folder, {**columns, "min_examples": 25})
+ON_ENGINES: dict[str, dict[str, Any]] = {
+    "score_column": {"score": "true", "split": "even"},
+    "class_columns": {"label": "y", "cluster": "region"},
+    "columns_per_class": {"label": "y", "per_class": True, "alpha": 0.45},
+    "interval_columns": {
+        "prediction": "predicted", "y": "length", "scale": "scale", "min_examples": 25,
+    },
+}  # fmt: skip
+for name, options in ON_ENGINES.items():
+    for engine in ENGINES:
+        CASES[f"engines/{name} {engine}"] = functools.partial(on_engine, engine, **options)
 
 
 # Estimators
@@ -1167,7 +1045,7 @@ def draw_classes(seed: int = 0, first: int = 0) -> tuple[Any, Any]:
     return x, y + first
 
 
-def describe_tasks(tasks: Iterable[Task]) -> Any:
+def describe_tasks(tasks: Iterable[fewshot.Task]) -> Any:
     return [
         {
             "task": exact([t.name, t.classes, t.domain, t.class_names]),
@@ -1180,7 +1058,7 @@ def describe_tasks(tasks: Iterable[Task]) -> Any:
 
 @case("tasks", "fixed", "ranges")
 def class_pool(folder: Path, variant: str) -> Any:
-    pool = ClassPool(*draw_classes())
+    pool = fewshot.ClassPool(*draw_classes())
     options: dict[str, Any] = {"ways": 5, "shots": 2, "queries": 4}
     if variant == "ranges":
         options = {"ways": range(2, 6), "shots": [1, 3], "queries": 4}
@@ -1189,34 +1067,35 @@ def class_pool(folder: Path, variant: str) -> Any:
 
 @case("tasks")
 def class_splits(folder: Path) -> Any:
-    x, y = draw_classes()
-    pools = split_classes(x, y, train=8, validation=4, calibration=6, test=6, rng=1)
+    sizes = {"train": 8, "validation": 4, "calibration": 6, "test": 6}
+    pools = fewshot.split_classes(*draw_classes(), **sizes, rng=1)
     drawn = [pools.calibration, pools.test]
     return [describe_tasks(p.tasks(3, ways=3, shots=1, queries=2, rng=2)) for p in drawn]
 
 
+def draw_groups(groups: int) -> tuple[Any, Any, Any]:
+    x, y, _, names = draw_points(0, groups=groups)
+    return x, np.unique(y, return_inverse=True)[1], names
+
+
 @case("tasks", "each", "drawn")
 def group_pool(folder: Path, variant: str) -> Any:
-    x, y, _, groups = draw_points(0, groups=8)
-    codes = np.unique(y, return_inverse=True)[1]
-    pool = GroupPool(x, codes, groups, classes=3)
-    count = None if variant == "each" else 6
-    queries = None if variant == "each" else 5
+    count, queries = (None, None) if variant == "each" else (6, 5)
+    pool = fewshot.GroupPool(*draw_groups(8), classes=3)
     return describe_tasks(pool.tasks(count, shots=4, queries=queries, rng=12))
 
 
 @case("tasks")
 def group_splits(folder: Path) -> Any:
-    x, y, _, groups = draw_points(0, groups=20)
-    codes = np.unique(y, return_inverse=True)[1]
-    pools = split_groups(x, codes, groups, train=5, validation=5, calibration=5, test=5, rng=1)
+    sizes = dict.fromkeys(("train", "validation", "calibration", "test"), 5)
+    pools = fewshot.split_groups(*draw_groups(20), **sizes, rng=1)
     return describe_tasks(pools.calibration.tasks(shots=3, queries=4, rng=2))
 
 
 @case("tasks", "each", "drawn")
 def domain_pool(folder: Path, variant: str) -> Any:
     x, y = draw_classes()
-    pool = DomainPool(x, y, np.array(["greek", "latin", "thai", "runes"])[y % 4])
+    pool = fewshot.DomainPool(x, y, np.array(["greek", "latin", "thai", "runes"])[y % 4])
     count = None if variant == "each" else 6
     return describe_tasks(pool.tasks(count, ways=3, shots=2, queries=4, rng=13))
 
@@ -1225,7 +1104,8 @@ def domain_pool(folder: Path, variant: str) -> Any:
 def domain_splits(folder: Path) -> Any:
     x, y = draw_classes()
     domains = np.array([f"alphabet {i}" for i in range(8)])[y % 8]
-    pools = split_domains(x, y, domains, train=2, validation=2, calibration=2, test=2, rng=1)
+    sizes = dict.fromkeys(("train", "validation", "calibration", "test"), 2)
+    pools = fewshot.split_domains(x, y, domains, **sizes, rng=1)
     return describe_tasks(pools.calibration.tasks(4, ways=2, shots=2, queries=2, rng=2))
 
 
@@ -1236,41 +1116,43 @@ def some(values: Any, count: int = 12) -> Any:
     return close([str(np.asarray(values).dtype), *np.shape(values), *chosen.tolist(), flat.sum()])
 
 
-def drawn_tasks(seed: int = 0, count: int = 12) -> list[Task]:
-    pool = ClassPool(*draw_classes(seed))
+def drawn_tasks(seed: int = 0, count: int = 12) -> list[fewshot.Task]:
+    pool = fewshot.ClassPool(*draw_classes(seed))
     return [*pool.tasks(count, ways=4, shots=3, queries=5, rng=seed)]
 
 
 @case("scoring", "probability", "log_probability", "margin", "cumulative", "raw")
 def score_functions(folder: Path, variant: str) -> Any:
-    scores, names = score_tasks(PrototypeLearner(), drawn_tasks(), score=variant)
+    scores, names = fewshot.score_tasks(fewshot.PrototypeLearner(), drawn_tasks(), score=variant)
     return [some(scores), exact(list(names))]
 
 
 @case("scoring", "cosine", "ridge", "logistic")
 def learners(folder: Path, variant: str) -> Any:
     chosen: dict[str, Any] = {
-        "cosine": PrototypeLearner(metric="cosine", temperature=0.1),
-        "ridge": RidgeLearner(penalty=2.0),
-        "logistic": LogisticLearner(),
+        "cosine": fewshot.PrototypeLearner(metric="cosine", temperature=0.1),
+        "ridge": fewshot.RidgeLearner(penalty=2.0),
+        "logistic": fewshot.LogisticLearner(),
     }
     task = drawn_tasks()[0]
     given = task.support_x, task.support_y, task.query_x
-    both = score_tasks(chosen[variant], drawn_tasks())[0], score_examples(chosen[variant], *given)
+    both = (
+        fewshot.score_tasks(chosen[variant], drawn_tasks())[0],
+        fewshot.score_examples(chosen[variant], *given),
+    )
     # The logistic learner stops where its solver does.
     return [np.round(s, 6).tolist() for s in (both[0][:12], np.asarray(both[1])[0])]
 
 
 @case("scoring")
 def temperature(folder: Path) -> Any:
-    return round(fit_temperature(PrototypeLearner(), drawn_tasks()).temperature, 6)
+    return round(fewshot.fit_temperature(fewshot.PrototypeLearner(), drawn_tasks()).temperature, 6)
 
 
 @case("scoring")
 def small_network(folder: Path) -> Any:
-    from metapac.fewshot import MLP, ProtoNet
-
-    scores, names = score_tasks(ProtoNet(MLP(4, width=3, rng=0)), drawn_tasks())
+    learner = fewshot.ProtoNet(fewshot.MLP(4, width=3, rng=0))
+    scores, names = fewshot.score_tasks(learner, drawn_tasks())
     # In single precision, the order of sums changes the last digits.
     return [[round(float(s), 5) for s in scores[:20]], str(np.asarray(scores).dtype), exact(names)]
 
@@ -1301,25 +1183,27 @@ def describe_rows(rows: Any) -> Any:
     return found | {name: close(getattr(rows, name)) for name in ("threshold", "error", "size")}
 
 
-G = Guarantee(epsilon=0.2, alpha=0.3, delta=0.1)
+G = mp.Guarantee(epsilon=0.2, alpha=0.3, delta=0.1)
 
 
 @case("study", "paper", "neighbours")
 def synthetic_study(folder: Path, variant: str) -> Any:
-    study = SyntheticStudy(tasks=40, examples=40, tests=3, labelled=30)
-    methods = paper_methods(G, second_delta=0.01) if variant == "paper" else neighbour_methods(G)
-    rows = run_study(study, guarantee=G, methods=methods, draws=3, rng=4)
-    lines = [vars(line) | {"verdict": line.verdict} for line in summarise(rows, G)]
+    study = fewshot.SyntheticStudy(tasks=40, examples=40, tests=3, labelled=30)
+    methods = (
+        fewshot.paper_methods(G, second_delta=0.01) if variant == "paper" else neighbour_methods(G)
+    )
+    rows = fewshot.run_study(study, guarantee=G, methods=methods, draws=3, rng=4)
+    lines = [vars(line) | {"verdict": line.verdict} for line in fewshot.summarise(rows, G)]
     return {"rows": describe_rows(rows), "lines": close(lines)}
 
 
 @case("study")
 def pool_study(folder: Path) -> Any:
-    both = [ClassPool(*draw_classes(seed, first=24 * seed)) for seed in (0, 1)]
+    both = [fewshot.ClassPool(*draw_classes(seed, first=24 * seed)) for seed in (0, 1)]
     sizes: dict[str, Any] = {"ways": 3, "shots": 2, "queries": 6, "tasks": 40, "tests": 3}
-    study = PoolStudy(PrototypeLearner(), *both, **sizes, epsilon=0.2)
-    methods = [m for m in paper_methods(G) if m.name != "Meta-CP"]
-    rows = run_study(study, guarantee=G, methods=methods, draws=2, rng=4)
+    study = fewshot.PoolStudy(fewshot.PrototypeLearner(), *both, **sizes, epsilon=0.2)
+    methods = [m for m in fewshot.paper_methods(G) if m.name != "Meta-CP"]
+    rows = fewshot.run_study(study, guarantee=G, methods=methods, draws=2, rng=4)
     compared = compare_sizes(rows, "Meta-PS joint", "Meta-PS even")
     return {"rows": describe_rows(rows), "compared": close(vars(compared))}
 

@@ -1,8 +1,7 @@
-"""Small copies of CIFAR-10 in both layouts of its publisher."""
+"""A small copy of CIFAR-10 in the binary layout of its publisher."""
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -24,22 +23,6 @@ def fabricated(each: int = 3, seed: int = 0) -> dict[str, Batch]:
         images = colours[labels] + rng.integers(-30, 30, size=(len(labels), 3, 32, 32))
         batches[name] = images.astype(np.uint8), labels
     return batches
-
-
-def write_pickles(folder: Path, batches: dict[str, Batch]) -> Path:
-    folder = folder / "cifar-10-batches-py"
-    folder.mkdir(parents=True)
-    for name, (images, labels) in batches.items():
-        held = {
-            b"batch_label": name.encode(),
-            b"labels": labels.tolist(),
-            b"data": images.reshape(len(images), -1),
-            b"filenames": [b"a.png"] * len(images),
-        }
-        (folder / name).write_bytes(pickle.dumps(held, protocol=2))
-    meta = {b"num_cases_per_batch": 10000, b"label_names": [c.encode() for c in CLASSES]}
-    (folder / "batches.meta").write_bytes(pickle.dumps(meta, protocol=2))
-    return folder
 
 
 def write_records(folder: Path, batches: dict[str, Batch]) -> Path:

@@ -12,10 +12,10 @@ import pytest
 from metapac.fewshot import ProtoNet
 from metapac.fewshot.datasets.pools import LoadedPools
 from metapac.fewshot.pools import ClassPool, GroupPool, Pools
-from metapac.fewshot.reproduce import seed
+from metapac.fewshot.reproduce import run
 from metapac.fewshot.reproduce.experiments import Experiment, Training
-from metapac.fewshot.training import strong
-from metapac.fewshot.training.strong import Recipe
+from metapac.fewshot.training import loop
+from metapac.fewshot.training.loop import Recipe
 
 TINY = Training(
     lr=1e-3, episodes_per_epoch=4, epochs=1, episodes_per_step=2, validation_tasks=4, queries=2
@@ -89,13 +89,13 @@ def class_pools(transform: Callable[..., Any] | None = None) -> LoadedPools:
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
     """Measure learners and train Meta-CP's predictor on few tasks, and train strongly for short."""
-    patch.setattr(seed, "ACCURACY_TASKS", 10)
-    patch.setattr(seed, "QUANTILE_TASKS", 8)
-    patch.setattr(seed, "RANKED_TASKS", 20)
-    patch.setattr(seed, "VALIDATION_TASKS", 4)
+    patch.setattr(run, "ACCURACY_TASKS", 10)
+    patch.setattr(run, "QUANTILE_TASKS", 8)
+    patch.setattr(run, "RANKED_TASKS", 20)
+    patch.setattr(run, "VALIDATION_TASKS", 4)
     recipe = Recipe(epochs=2, batch=16, tuning_steps=4, episodes_per_step=2)
-    patch.setattr(seed, "recipe_for", lambda backbone: recipe)
-    patch.setattr(strong, "recipe_for", lambda backbone: recipe)
+    patch.setattr(run, "recipe_for", lambda backbone: recipe)
+    patch.setattr(loop, "recipe_for", lambda backbone: recipe)
 
 
 def count_embedded(patch: pytest.MonkeyPatch) -> list[int]:

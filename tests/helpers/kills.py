@@ -56,11 +56,11 @@ def _run_command(words: list[str]) -> None:
 
 
 def _reproduce(words: list[str]) -> None:
-    from metapac.fewshot.reproduce import run, seed
+    from metapac.fewshot.reproduce import run
     from tests.helpers.experiments import GROUPS, group_pools
 
     load = mock.patch.object(run, "load", return_value=group_pools())
-    with load, mock.patch.object(seed, "QUANTILE_TASKS", 8):
+    with load, mock.patch.object(run, "QUANTILE_TASKS", 8):
         run.reproduce(GROUPS, words[0], device="cpu")
 
 

@@ -1,8 +1,9 @@
-"""A small mini-ImageNet in every layout in which it is distributed."""
+"""A small mini-ImageNet in every layout that is read."""
 
 from __future__ import annotations
 
-import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,10 +40,6 @@ def with_csv(folder: Path, under: str = "images") -> Path:
     return folder
 
 
-def with_class_folders_and_csv(folder: Path) -> Path:
-    return with_csv(folder, "images/{}")
-
-
 def with_folders(folder: Path) -> Path:
     for split, names in CLASSES.items():
         for name in names:
@@ -52,39 +49,9 @@ def with_folders(folder: Path) -> Path:
     return folder
 
 
-def with_pickles(folder: Path, protocol: int = 2) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, names in CLASSES.items():
-        images = np.stack([picture(name, i) for i in range(EACH) for name in names])
-        rows = {name: list(range(k, len(images), len(names))) for k, name in enumerate(names)}
-        held = {"image_data": images, "class_dict": rows}
-        path = folder / f"mini-imagenet-cache-{split}.pkl"
-        path.write_bytes(pickle.dumps(held, protocol=protocol))
-    return folder
-
-
-def with_category_pickles(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {"train": "train_phase_train", "val": "val", "test": "test"}
-    for split, names in CLASSES.items():
-        images = np.stack([picture(name, i) for name in names for i in range(EACH)])
-        held = {b"data": images, b"labels": np.repeat(range(len(names)), EACH).tolist()}
-        path = folder / f"miniImageNet_category_split_{files[split]}.pickle"
-        path.write_bytes(pickle.dumps(held, protocol=2))
-    return folder
-
-
-def with_loose_images_and_csv(folder: Path) -> Path:
-    return with_csv(folder, ".")
-
-
-def with_loose_class_folders_and_csv(folder: Path) -> Path:
-    return with_csv(folder, "{}")
-
-
 def with_the_same_names_in_every_class(folder: Path) -> Path:
     """Published names begin with their class; others may not."""
-    with_class_folders_and_csv(folder)
+    with_csv(folder, "images/{}")
     for path in (folder / "images").glob("*/*.png"):
         path.rename(path.with_name(path.name[3:]))
     for split, names in CLASSES.items():
@@ -93,12 +60,11 @@ def with_the_same_names_in_every_class(folder: Path) -> Path:
     return folder
 
 
-LAYOUTS = [
-    with_csv,
-    with_class_folders_and_csv,
-    with_loose_images_and_csv,
-    with_loose_class_folders_and_csv,
-    with_the_same_names_in_every_class,
-    with_folders,
-    with_pickles,
-]
+LAYOUTS: dict[str, Callable[[Path], Path]] = {
+    "images": with_csv,
+    "images by class": partial(with_csv, under="images/{}"),
+    "loose": partial(with_csv, under="."),
+    "loose by class": partial(with_csv, under="{}"),
+    "same names": with_the_same_names_in_every_class,
+    "folders": with_folders,
+}

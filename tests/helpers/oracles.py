@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
-from scipy import stats
+from scipy import special, stats
+
+from metapac.fewshot.synthetic import Family
 
 FALSE_ALARM = 1e-6
 
@@ -29,18 +33,17 @@ def allowed_errors(n: int, epsilon: float, delta: float) -> int:
     return k
 
 
+def binomial_term(k: int, n: int, p: mpmath.mpf) -> mpmath.mpf:
+    """P[Binomial(n, p) = k], to the digits that mpmath works with."""
+    log_choices = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+    return mpmath.exp(log_choices + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p))
+
+
 def large_binomial_cdf(k: int, n: int, epsilon: float) -> mpmath.mpf:
     """The same to 30 digits for any n: terms from k downwards until they no longer count."""
     with mpmath.workdps(40):
         p = mpmath.mpf(epsilon)
-        log_term = (
-            mpmath.loggamma(n + 1)
-            - mpmath.loggamma(k + 1)
-            - mpmath.loggamma(n - k + 1)
-            + k * mpmath.log(p)
-            + (n - k) * mpmath.log1p(-p)
-        )
-        term = total = mpmath.exp(log_term)
+        term = total = binomial_term(k, n, p)
         odds = (1 - p) / p
         for j in range(k, 0, -1):
             term *= odds * j / (n - j + 1)
@@ -122,25 +125,66 @@ def largest(scores: Sequence[float], k: int) -> float:
     return found
 
 
-def meta_ps(
+def thresholds_by_level(
     scores: Sequence[float],
     tasks: Sequence[object],
     epsilon: float,
     within: Sequence[float],
     ranks: Sequence[int],
-) -> float:
+) -> list[float]:
     """The method, with a Python loop over tasks and over levels; ranks are those across tasks."""
+    by_task: dict[object, list[float]] = {}
+    for score, task in zip(scores, tasks, strict=True):
+        by_task.setdefault(task, []).append(score)
     found = []
     for level, rank in zip(within, ranks, strict=True):
-        by_task = [
-            [score for score, task in zip(scores, tasks, strict=True) if task == name]
-            for name in dict.fromkeys(tasks)
+        cuts = [
+            largest(own, allowed_errors_in_task(len(own), epsilon, level))
+            for own in by_task.values()
         ]
-        cuts = [largest(own, allowed_errors_in_task(len(own), epsilon, level)) for own in by_task]
         found.append(largest(cuts, rank))
-    return max(found)
+    return found
+
+
+def meta_ps(*arguments: Any) -> float:
+    return max(thresholds_by_level(*arguments))
 
 
 def too_many(count: int, draws: int, chance: float) -> bool:
     """Whether ``count`` events in ``draws`` refute ``chance``, wrongly so once in a million."""
     return bool(stats.binom.sf(count - 1, draws, chance) < FALSE_ALARM)
+
+
+@dataclass(frozen=True)
+class TiedFamily(Family):
+    """Tasks whose scores lie on a grid, so that many are tied.
+
+    A task is a probability p, distributed as Beta(``a``, ``b``). A score is
+    Binomial(``levels``, p) / ``levels``.
+    """
+
+    levels: int = 10
+    a: float = 8.0
+    b: float = 2.0
+
+    def draw_tasks(self, count: int, rng: Any = None) -> Any:
+        return np.random.default_rng(rng).beta(self.a, self.b, count)
+
+    def draw_scores(self, tasks: Any, examples: int, rng: Any = None) -> Any:
+        p, shape = np.asarray(tasks)[:, None], (len(tasks), examples)
+        return np.random.default_rng(rng).binomial(self.levels, p, shape) / self.levels
+
+    def _below(self, threshold: float) -> int:
+        """Return the number of grid values below ``threshold``."""
+        return int(np.searchsorted(np.arange(self.levels + 1) / self.levels, threshold))
+
+    def error(self, tasks: Any, threshold: float) -> Any:
+        return np.asarray(stats.binom.cdf(self._below(threshold) - 1, self.levels, tasks))
+
+    def violation_rate(self, threshold: float, epsilon: float) -> float:
+        below = self._below(threshold)
+        if below == 0 or below > self.levels:
+            return float(below > 0)
+        # The error falls with p, and equals epsilon at this p.
+        border = special.betainccinv(below, self.levels - below + 1, epsilon)
+        return float(stats.beta.cdf(border, self.a, self.b))

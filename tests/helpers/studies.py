@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import ArrayLike
 from metapac import Guarantee
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.rows import Rows
+from metapac.fewshot.study.run import find_seeds, read_guarantee, read_rows, seed_folder
+from metapac.fewshot.study.summary import Summary, summarise
 from metapac.fewshot.synthetic import NormalFamily
 
 GUARANTEE = Guarantee(epsilon=0.3, alpha=0.4, delta=0.2)
@@ -65,6 +68,12 @@ def scored_task(scores: Any, labels: Any, **options: Any) -> ScoredTask:
 def same_rows(one: Rows, other: Rows) -> bool:
     """Whether two tables are equal to the last bit."""
     return all(np.array_equal(vars(one)[name], vars(other)[name]) for name in vars(one))
+
+
+def read_seeds(folder: Path) -> Summary:
+    """The summary of a finished evaluation of several seeds."""
+    folders = [seed_folder(folder, seed) for seed in find_seeds(folder)]
+    return summarise([read_rows(each) for each in folders], read_guarantee(folders[0]))
 
 
 def method_rows(

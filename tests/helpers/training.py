@@ -1,7 +1,8 @@
-"""Small pools and learners that train within seconds, and processes to run them in."""
+"""Small pools and learners that train within a second by either recipe, and processes for them."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -13,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metapac.fewshot import MLP, ClassPool, GroupPool, ProtoNet
-from metapac.fewshot.training.history import Epoch, History
+from metapac.fewshot import MLP, ClassPool, GroupPool, ProtoNet, Sphere, train, train_strong
+from metapac.fewshot.training.loop import Epoch, History, Recipe
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,8 +43,35 @@ SMALL: dict[str, Any] = {"epochs": 4, "episodes_per_epoch": 12, "episodes_per_st
 SMALL |= {"validation_tasks": 10, "lr": 0.01, "device": "cpu"}
 
 
-def small_learner(dropout: float = 0.3) -> ProtoNet:
-    return ProtoNet(MLP(8, width=6, dropout=dropout, rng=0))
+def direction_pool(classes: int, seed: int) -> ClassPool:
+    """Classes that differ in direction; lengths are noise, and two columns are noise."""
+    rng, y = np.random.default_rng(seed), np.repeat(np.arange(classes), 25)
+    angle = 2 * math.pi * (y + 0.5 * seed) / classes
+    x = rng.uniform(0.5, 2.0, (len(y), 1)) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    noise = rng.normal(0, [0.1, 0.1, 2.0, 2.0], (len(y), 4))
+    return ClassPool(np.pad(x, ((0, 0), (0, 2))) + noise, y)
+
+
+DIRECTIONS = direction_pool(6, 0), direction_pool(6, 1)
+RECIPE = Recipe(epochs=3, batch=20, warmup=5, lr=0.05, tuning_steps=120, averaged=0.5)
+
+
+def small_learner(dropout: float = 0.3, rng: int = 0) -> ProtoNet:
+    return ProtoNet(MLP(8, width=6, dropout=dropout, rng=rng))
+
+
+def sphere_learner(dropout: float = 0.1, rng: int = 0) -> ProtoNet:
+    return ProtoNet(Sphere(MLP(4, width=16, dropout=dropout, rng=rng)))
+
+
+def fit(learner: Any, **options: Any) -> History:
+    return train(learner, TRAIN, VALIDATION, **{**SMALL, **options})
+
+
+def fit_strong(learner: Any, **options: Any) -> History:
+    pools = options.pop("pools", DIRECTIONS)
+    settings: dict[str, Any] = {"recipe": RECIPE, "ways": 3, "queries": 5, "device": "cpu"}
+    return train_strong(learner, *pools, **{**settings, "validation_tasks": 20, **options})
 
 
 def state_of(learner: Any) -> dict[str, Tensor]:

@@ -10,27 +10,29 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.cluster import KMeans
+from scipy import sparse, stats
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
 
 from metapac import InvalidInput
 from metapac.fewshot import (
     MAML,
     MLP,
     CallableLearner,
+    ClassPool,
     FixedModel,
     GroupPool,
     ProtoNet,
+    PrototypeLearner,
     SklearnLearner,
+    Task,
+    accuracy,
+    score_examples,
     score_tasks,
 )
 from metapac.fewshot.adapters import Learner
@@ -83,68 +85,35 @@ def test_one_label_and_one_example(learner: Learner) -> None:
         assert (actual[:, 2] > 0).all()
 
 
-@EVERY
-@pytest.mark.parametrize(
-    ("x", "y", "classes", "message"),
-    [
-        (X[:3], [0, 1], None, "support_x and support_y must have the same length, .*got 3 and 2"),
-        (X[:2], [0, 2], 2, r"labels 0 \.\. 1, got 2"),
-        (X[:2], [-1, 0], None, r"labels 0 \.\. 0, got -1"),
-        (X[:2], [0.0, 1.0], None, r"one whole number .* got float64 of shape \(2,\)"),
-        (X[:2], ["a", "b"], None, r"got <U1 of shape \(2,\)"),
-        (X[:2], [[0], [1]], None, r"got int64 of shape \(2, 1\)"),
-        (X[:0], np.zeros(0, int), None, "at least 1, got 0 and 0"),
-        (X[:2], [0, 1], 0, "classes must be a whole number from 1"),
-    ],
-)
-def test_bad_support_sets(
-    learner: Learner, x: Array, y: Any, classes: int | None, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        learner.adapt(x, y, classes=classes)
+BAD_SUPPORT: list[tuple[Any, Any, Any, str]] = [
+    (X[:3], [0, 1], None, "each of the 3 .* shape .2,."),
+    (X[:2], [0, 2], 2, r"labels 0 \.\. 1, got 2"),
+    (X[:2], [-1, 0], None, r"labels 0 \.\. 0, got -1"),
+    (X[:2], [0.0, 1.0], None, r"one whole number .* got float64 of shape \(2,\)"),
+    (X[:2], [[0], [1]], None, r"got int64 of shape \(2, 1\)"),
+    (X[:0], np.zeros(0, int), None, "at least 1. examples, got .* of shape .0,"),
+    (X[:2], [0, 1], 0, "classes must be a whole number from 1"),
+]
 
 
 @EVERY
-def test_boolean_labels_are_labels(learner: Learner) -> None:
-    flags = Y == 3
-    actual = learner.adapt(X[:10], flags).predict_proba(X[10:])
-    numbered = learner.adapt(X[:10], flags.astype(np.uint8)).predict_proba(X[10:])
-    np.testing.assert_array_equal(actual, numbered)
-    tensor = learner.adapt(X[:10], torch.tensor(flags.astype(int))).predict_proba(X[10:])
-    np.testing.assert_array_equal(actual, tensor)
+def test_bad_support_sets_are_named(learner: Learner) -> None:
+    for x, y, classes, message in BAD_SUPPORT:
+        with pytest.raises(ValueError, match=message):
+            learner.adapt(x, y, classes=classes)
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
+def test_an_estimator_is_cloned_and_its_columns_are_moved_to_their_labels() -> None:
+    for estimator in (
         LogisticRegression(),
         KNeighborsClassifier(2),
-        DecisionTreeClassifier(random_state=0),
         make_pipeline(StandardScaler(), LogisticRegression()),
-    ],
-    ids=lambda estimator: type(estimator).__name__,
-)
-def test_an_estimator_is_cloned_and_its_columns_are_moved_to_their_labels(estimator: Any) -> None:
-    actual = SklearnLearner(estimator).adapt(X[:10], Y, classes=5).predict_proba(X[10:])
-    assert not hasattr(estimator, "n_features_in_")  # the original stays unfitted
-    direct = estimator.fit(X[:10], Y).predict_proba(X[10:])
-    np.testing.assert_array_equal(actual[:, [0, 3]], direct)
-    assert (actual[:, [1, 2, 4]] == 0).all()
-
-
-def test_a_randomised_estimator_forgets_earlier_tasks() -> None:
-    state = np.random.RandomState(0)
-    learner = SklearnLearner(RandomForestClassifier(5, random_state=state))
-    first = learner.adapt(X[:10], Y).predict_proba(X[10:])
-    learner.adapt(X[10:20], Y)
-    np.testing.assert_array_equal(learner.adapt(X[:10], Y).predict_proba(X[10:]), first)
-
-
-def test_one_label_works_even_if_the_estimator_needs_two() -> None:
-    with pytest.raises(ValueError, match="at least 2 classes"):
-        LogisticRegression().fit(X[:3], [1, 1, 1])
-    scorer = SklearnLearner(LogisticRegression()).adapt(X[:3], [1, 1, 1], classes=3)
-    assert scorer.predict_proba(X[:2]).tolist() == [[0, 1, 0]] * 2
+    ):
+        actual = SklearnLearner(estimator).adapt(X[:10], Y, classes=5).predict_proba(X[10:])
+        assert not hasattr(estimator, "n_features_in_")  # the original stays unfitted
+        direct = estimator.fit(X[:10], Y).predict_proba(X[10:])
+        np.testing.assert_array_equal(actual[:, [0, 3]], direct)
+        assert (actual[:, [1, 2, 4]] == 0).all()
 
 
 def test_estimators_take_what_scikit_learn_takes_and_images_and_tensors() -> None:
@@ -165,23 +134,51 @@ def test_estimators_take_what_scikit_learn_takes_and_images_and_tensors() -> Non
     assert words[0, 1] > words[0, 0]
 
 
-def test_no_examples_give_no_rows() -> None:
+def test_what_cannot_be_adapted_is_rejected() -> None:
     assert LEARNERS["sklearn"].adapt(X[:10], Y).predict_proba(X[:0]).shape == (0, 4)
-
-
-@pytest.mark.parametrize(
-    ("estimator", "message"),
-    [
+    for estimator, message in (
         (SVC(), "and predict_proba, got SVC"),
-        (KMeans(), "and predict_proba, got KMeans"),
         (LogisticRegression, "must be an instance of .*got <class .*LogisticRegression"),
         (nearest, "classifier .*got <function nearest"),
-    ],
-    ids=["SVC", "KMeans", "class", "function"],
-)
-def test_estimators_without_probabilities_are_rejected(estimator: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SklearnLearner(estimator)
+    ):
+        with pytest.raises(ValueError, match=message):
+            SklearnLearner(estimator)
+    no_adapt: Any = len
+    nothing: Any = type("Own", (), {"adapt": lambda self, x, y: None})
+    task = Task.from_arrays(X[:2], [0, 1], X[2:4], [0, 1], name="a")
+    for learner, message in (
+        (no_adapt, r"a method adapt\(x, y\), got"),
+        (nothing, "must have a method adapt"),
+        (nothing(), r"Own.adapt must return .*predict_proba\(x\), got"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            score_tasks(learner, [task])
+
+
+class Uniform:
+    """The scorer of learners below, which take the number of labels or do not."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+
+    def predict_proba(self, x: Any) -> Any:
+        return np.full((len(x), self.columns), 1 / self.columns)
+
+
+def test_classes_are_passed_to_learners_that_take_them() -> None:
+    def by_labels(self: Any, x: Any, y: Any) -> Uniform:
+        return Uniform(len(set(y)))
+
+    def by_classes(self: Any, x: Any, y: Any, *, classes: Any = None) -> Uniform:
+        return Uniform(classes)
+
+    def by_options(self: Any, x: Any, y: Any, **options: Any) -> Uniform:
+        return Uniform(options["classes"])
+
+    for adapt, columns in ((by_labels, 2), (by_classes, 3), (by_options, 3)):
+        learner = type("Own", (), {"adapt": adapt})()
+        scores = score_examples(learner, [[0], [1]], [0, 1], [[2]], classes=columns)
+        assert scores.shape == (1, columns)
 
 
 def test_a_fixed_model_ignores_the_support_set() -> None:
@@ -228,21 +225,18 @@ def test_a_fixed_function_keeps_all_its_labels() -> None:
 
 def test_unsuitable_fixed_models_are_rejected() -> None:
     named = LogisticRegression().fit(X[:4], ["ill", "well", "ill", "well"])
-    with pytest.raises(
-        ValueError, match=r"fitted on labels \['ill', 'well'\], but the task has labels 0 \.\. 1"
+    known, negative = (LogisticRegression().fit(X[: len(y)], y) for y in (Y, [-1, 0]))
+    for model, classes, message in (
+        (named, 2, r"labels \['ill', 'well'\], but the task has labels 0 \.\. 1"),
+        (named, None, r"labels \['ill', 'well'\]"),
+        (known, 3, r"labels \[0, 3\], but the task has labels 0 \.\. 2"),
+        (negative, None, r"labels \[-1, 0\]"),
     ):
-        FixedModel(named).adapt(classes=2)
-    with pytest.raises(ValueError, match=r"fitted on labels \['ill', 'well'\]"):
-        FixedModel(named).adapt()
-    with pytest.raises(
-        ValueError, match=r"fitted on labels \[0, 3\], but the task has labels 0 \.\. 2"
-    ):
-        FixedModel(LogisticRegression().fit(X[:10], Y)).adapt(classes=3)
-    with pytest.raises(ValueError, match=r"fitted on labels \[-1, 0\]"):
-        FixedModel(LogisticRegression().fit(X[:2], [-1, 0])).adapt()
-    for model in (3.0, LogisticRegression):
+        with pytest.raises(ValueError, match=f"fitted on {message}"):
+            FixedModel(model).adapt(classes=classes)
+    for unsuitable in (3.0, LogisticRegression):
         with pytest.raises(ValueError, match="a fitted classifier or a function"):
-            FixedModel(model)
+            FixedModel(unsuitable)
 
 
 def test_a_function_gets_its_input_unchanged_and_absent_labels_get_zero() -> None:
@@ -260,28 +254,18 @@ def test_a_function_gets_its_input_unchanged_and_absent_labels_get_zero() -> Non
     assert seen[2].equals(table[10:])
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
+def test_bad_probabilities_are_rejected() -> None:
+    cases: list[tuple[Any, str]] = [
         (np.ones((30, 3)), r"must return a row .* \(30, 4 to 5\), got shape \(30, 3\)"),
         (np.ones((30, 6)), r"got shape \(30, 6\)"),
         (np.ones((29, 5)), r"got shape \(29, 5\)"),
-        (np.ones(30), r"got shape \(30,\)"),
-        (
-            np.full((30, 5), -2.5),
-            r"none negative .* got -2.5\. .* outputs='logits' or outputs='scores'",
-        ),
+        (np.full((30, 5), -2.5), r"got -2.5\. .* outputs='logits' or outputs='scores'"),
         (np.full((30, 5), np.nan), "none negative .* got nan"),
-    ],
-)
-def test_bad_probabilities_are_rejected(output: Array, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CallableLearner(lambda *_: output).adapt(X[:10], Y, classes=5).predict_proba(X)
-
-
-def test_a_function_must_be_callable() -> None:
-    with pytest.raises(ValueError, match=r"function must be callable as .* got 7"):
-        CallableLearner(7)  # type: ignore[arg-type]
+    ]
+    for output, message in cases:
+        scorer = CallableLearner(lambda *_, output=output: output).adapt(X[:10], Y, classes=5)
+        with pytest.raises(ValueError, match=message):
+            scorer.predict_proba(X)
 
 
 def minus_distance(support_x: Any, support_y: Any, x: Any) -> Any:
@@ -299,66 +283,53 @@ def test_functions_may_return_any_real_numbers(outputs: str) -> None:
     np.testing.assert_allclose(scorer.predict_proba(np.array([[0.5]])), expected)
 
 
-def test_log_probabilities_are_logits() -> None:
-    p = np.array([[0.7, 0.2, 0.1]])
-    model = FixedModel(lambda x: np.log(np.tile(p, (len(x), 1))), outputs="logits")
-    np.testing.assert_allclose(model.adapt().predict_proba([[0.0]]), p)
-
-
 class Model:
     def __call__(self, support_x: Any, support_y: Any, x: Any) -> Any:
         return np.full((len(x), 2), -1.0)
 
 
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
+def test_messages_name_the_function_of_the_user() -> None:
+    functions: list[tuple[Any, str]] = [
         (minus_distance, "minus_distance"),
         (partial(minus_distance), "minus_distance"),
         (Model(), "Model"),
         (lambda *parts: minus_distance(*parts), "the function of CallableLearner"),
-    ],
-)
-def test_messages_name_the_function_of_the_user(function: Any, name: str) -> None:
-    scorer = CallableLearner(function).adapt(np.array([[0.0], [1.0]]), [0, 1])
-    with pytest.raises(InvalidInput, match=f"^{name} must return probabilities"):
-        scorer.predict_proba(np.array([[0.5]]))
+    ]
+    for function, name in functions:
+        scorer = CallableLearner(function).adapt(np.array([[0.0], [1.0]]), [0, 1])
+        with pytest.raises(InvalidInput, match=f"^{name} must return probabilities"):
+            scorer.predict_proba(np.array([[0.5]]))
+    learner = CallableLearner(minus_distance, outputs="logits")
+    assert repr(learner) == "CallableLearner(minus_distance, outputs='logits')"
 
 
-@pytest.mark.parametrize(
-    ("outputs", "values", "message"),
-    [
+def test_outputs_of_each_kind_are_checked() -> None:
+    cases: list[tuple[str, Any, str]] = [
         ("probabilities", [[0.6, 0.6]], "got a row .* 1.2"),
         ("logits", [[np.nan, 0.0]], "must return logits that can be compared, got NaN"),
         ("logits", [[np.inf, 0.0]], "must return logits that can be compared, got infinity"),
         ("scores", [[np.nan, 0.0]], "must return scores that can be compared, got NaN"),
         ("logits", [[0.0, 1.0, 2.0]], r"\(1, 1 to 2\), got shape \(1, 3\)"),
         ("scores", [0.0, 1.0], r"a column for each label, .* got shape \(2,\)"),
-    ],
-)
-def test_outputs_of_each_kind_are_checked(outputs: str, values: Any, message: str) -> None:
-    scorer = FixedModel(lambda x: values, outputs=outputs).adapt(classes=2)
-    with pytest.raises(InvalidInput, match=message):
-        scorer.predict_proba([[0.0]])
-    with pytest.raises(InvalidInput, match="outputs must be 'probabilities' or .*, got 'odds'"):
-        CallableLearner(minus_distance, outputs="odds")
-    with pytest.raises(InvalidInput, match="outputs must be 'probabilities' or .*, got 'odds'"):
-        FixedModel(minus_distance, outputs="odds")
+    ]
+    for outputs, values, message in cases:
+        model = FixedModel(lambda x, values=values: values, outputs=outputs).adapt(classes=2)
+        with pytest.raises(InvalidInput, match=message):
+            model.predict_proba([[0.0]])
+    with pytest.raises(ValueError, match=r"function must be callable as .* got 7"):
+        CallableLearner(7)  # type: ignore[arg-type]
+    for kind in (CallableLearner, FixedModel):
+        with pytest.raises(InvalidInput, match="outputs must be 'probabilities' or .*, got 'odds'"):
+            kind(minus_distance, outputs="odds")
 
 
-def test_a_learner_shows_its_function() -> None:
-    assert repr(CallableLearner(minus_distance, outputs="logits")) == (
-        "CallableLearner(minus_distance, outputs='logits')"
-    )
-
-
-@pytest.mark.parametrize("precision", [np.float32, np.float64, np.int64])
-def test_outputs_keep_their_precision(precision: Any) -> None:
-    values = np.array([[0, 1]], precision)
-    found = FixedModel(lambda x: values).adapt().predict_proba(X[:1])
-    assert found.dtype == (np.float64 if precision is np.int64 else precision)
-    with pytest.raises(InvalidInput, match=r"\(2, 1 to any\), got shape \(1, 2\)"):
-        FixedModel(lambda x: values).adapt().predict_proba(X[:2])
+def test_outputs_keep_their_precision() -> None:
+    for precision in (np.float32, np.float64, np.int64):
+        model = FixedModel(lambda x, kind=precision: np.array([[0, 1]], kind)).adapt()
+        expected = np.float64 if precision is np.int64 else precision
+        assert model.predict_proba(X[:1]).dtype == expected
+        with pytest.raises(InvalidInput, match=r"\(2, 1 to any\), got shape \(1, 2\)"):
+            model.predict_proba(X[:2])
 
 
 def test_logits_that_look_like_probabilities_are_pointed_out() -> None:
@@ -371,3 +342,86 @@ def test_logits_that_look_like_probabilities_are_pointed_out() -> None:
         read(fine * 4)
     read([[0.3, 0.7]] * 7)  # too few to tell
     read([[0.0, 1.0], [1.0, 0.0]] * 4)  # counts
+
+
+# Accuracy.
+
+CLASSES = np.repeat(np.arange(8), 12)
+RNG = np.random.default_rng(0)
+POINTS = (RNG.normal(size=(8, 3))[CLASSES] + 0.8 * RNG.normal(size=(96, 3))).astype(np.float32)
+POOL = ClassPool(POINTS, CLASSES)
+SHAPE: dict[str, Any] = {"ways": 4, "shots": 2, "queries": 3, "tasks": 25, "rng": 6}
+
+
+def plain_accuracy(learner: Any, pool: Any, tasks: int, rng: int, **shape: Any) -> list[float]:
+    shares = []
+    for task in pool.tasks(tasks, **shape, rng=rng):
+        scorer = learner.adapt(task.support_x, task.support_y, classes=task.classes)
+        guesses = scorer.predict_proba(task.query_x).argmax(1)
+        shares.append(float(np.mean(guesses == task.query_y)))
+    return shares
+
+
+def test_accuracy_equals_that_of_tasks_scored_one_by_one() -> None:
+    shifted = ClassPool(POINTS, CLASSES, transform=lambda rng: lambda x, rng: x + rng.normal())
+    learners: list[Any] = [
+        ProtoNet(MLP(3, rng=0)),
+        MAML(MLP(3, width=4, rng=0), classes=4, steps=1),
+        PrototypeLearner(),
+        SklearnLearner(KNeighborsClassifier(1)),
+        CallableLearner(minus_distance, outputs="logits"),
+        CallableLearner(minus_distance, outputs="scores"),
+    ]
+    for learner, pool in (*((one, POOL) for one in learners), (PrototypeLearner(), shifted)):
+        actual, shares = accuracy(learner, pool, **SHAPE), plain_accuracy(learner, pool, **SHAPE)
+        assert actual.value == pytest.approx(np.mean(shares))
+        low, high = stats.t.interval(0.95, 24, np.mean(shares), stats.sem(shares))
+        right = round(12 * sum(shares))  # of 25 tasks with 12 queries each
+        exact = stats.binomtest(right, 300).proportion_ci(0.95, "exact")
+        assert actual.low == pytest.approx(min(low, exact.low))
+        assert actual.high == pytest.approx(max(high, exact.high))
+        assert [type(end) for end in (actual.value, actual.low, actual.high)] == [float] * 3
+    groups = GroupPool(POINTS, CLASSES % 2, np.arange(96) % 6, classes=2)
+    shape: dict[str, Any] = {"shots": 4, "queries": 5, "tasks": 10, "rng": 1}
+    expected = plain_accuracy(PrototypeLearner(), groups, **shape)
+    assert accuracy(PrototypeLearner(), groups, **shape).value == pytest.approx(np.mean(expected))
+    model = FixedModel(lambda x: np.tile([1.0, 0.0], (len(x), 1)))
+    assert 0.3 < accuracy(model, groups, shots=0, queries=16, tasks=6).value < 0.7
+
+
+def test_no_more_is_embedded_than_the_pool_or_the_tasks_hold() -> None:
+    seen: list[int] = []
+
+    class Counting(torch.nn.Identity):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(len(x))
+            return x
+
+    for tasks, expected in ((5, 96), (4, 80)):  # 20 examples each, 96 in the pool
+        seen.clear()
+        accuracy(ProtoNet(Counting()), POOL, **{**SHAPE, "tasks": tasks})
+        assert sum(seen) == expected
+
+
+def test_the_interval_of_an_accuracy_is_honest() -> None:
+    certain = ClassPool(100.0 * CLASSES[:, None], CLASSES)
+    sure = accuracy(PrototypeLearner(), certain, **SHAPE)
+    assert (sure.value, sure.high) == (1, 1)
+    assert sure.low == pytest.approx(0.025 ** (1 / 300))  # not one of 300 queries is wrong
+    one = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 1})
+    assert (one.low, one.high) == (0.0, 1.0)
+    assert str(one).endswith(" % (0.0 to 100.0 %, 1 task)")
+    # 200 intervals at 95 %: fewer than 165 cover with probability 2e-9 if each does so with 0.95.
+    truth = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 4000, "rng": 99}).value
+    covered = 0
+    for rng in range(200):
+        found = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 30, "rng": rng})
+        covered += found.low <= truth <= found.high
+    assert covered >= 165
+    for options, message in (
+        ({"tasks": 0}, "tasks must be a whole number from 1"),
+        ({"ways": 9}, "ways"),
+        ({"shots": 11}, "at least shots . queries = 14 examples"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            accuracy(PrototypeLearner(), POOL, **{**SHAPE, **options})

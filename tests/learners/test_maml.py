@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from metapac.fewshot import MAML, MLP, Conv4
-from metapac.fewshot.learners.maml import AdaptedModel, Classifier
+from metapac.fewshot import MAML, Conv4
+from metapac.fewshot.learners.maml import Classifier
 
 
 class Tiny(nn.Sequential):
@@ -126,18 +125,6 @@ def test_first_order_is_the_gradient_at_the_adapted_weights_and_not_the_true_one
 
 
 @KINDS
-def test_first_and_second_order_agree_for_small_steps(kind: Any) -> None:
-    gaps = []
-    for step_size in (1e-3, 5e-4):
-        first, second = (
-            meta_gradient(learner(kind, steps=2, step_size=step_size, second_order=order), kind)
-            for order in (False, True)
-        )
-        gaps.append(float((first - second).norm()))
-    assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.02)
-
-
-@KINDS
 def test_adapting_is_gradient_descent_in_a_batch_of_episodes_too(kind: Any) -> None:
     maml = learner(kind, steps=4, step_size=0.2)
     support, labels, query, _ = episodes(kind)
@@ -149,57 +136,6 @@ def test_adapting_is_gradient_descent_in_a_batch_of_episodes_too(kind: Any) -> N
         torch.testing.assert_close(batched[i].detach(), slow, rtol=1e-10, atol=1e-12)
         alone = maml.adapt(x.numpy(), y, classes=3).predict_proba(q)
         np.testing.assert_allclose(alone, slow, atol=1e-6)
-
-
-@KINDS
-def test_the_score_of_a_query_does_not_depend_on_the_other_queries(kind: Any) -> None:
-    scorer = learner(kind, step_size=0.2).adapt(*(part[0] for part in episodes(kind)[:2]))
-    x = episodes(kind, seed=1)[0].flatten(0, 1)
-    together = scorer.predict_proba(x)
-    assert np.abs(together - together[0]).max() > 0.05
-    for i in range(len(x)):
-        np.testing.assert_allclose(scorer.predict_proba(x[i : i + 1])[0], together[i], atol=1e-6)
-
-
-@pytest.mark.parametrize("backbone", [MLP(3, rng=0), Conv4(1, 16, 8, rng=0)], ids=["mlp", "conv4"])
-@pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_no_deployed_score_is_below_the_calibrated_one(backbone: Any, scale: float) -> None:
-    # With a large scale some scores are saturated, others are small.
-    maml = MAML(backbone, classes=4, steps=3, step_size=0.1)
-    rng = np.random.default_rng(0)
-    head = maml.module.get_parameter("head.weight")
-    head.data = torch.from_numpy(scale * rng.normal(size=head.shape)).float()
-    x = rng.normal(size=(40, 3) if isinstance(backbone, MLP) else (40, 16, 16)).astype(np.float32)
-    scorer = maml.adapt(x[:3], [0, 1, 2], classes=4)
-    y, rows = np.arange(37) % 4, np.arange(37)
-    calibrated = scorer.lowered_scores(x[3:], y)
-    assert calibrated.dtype == np.float32
-    for batch in (1, 2, 7, 37):
-        parts = [scorer.predict_proba(x[i : i + batch]) for i in range(3, 40, batch)]
-        deployed = np.concatenate(parts)[rows, y]
-        assert (calibrated <= deployed).all()
-        assert (calibrated[y == 3] == 0).all()
-        assert (calibrated[deployed > 1e-37] < deployed[deployed > 1e-37]).all()
-
-
-@pytest.mark.parametrize("size", [0.1, 1.0, 10.0, 100.0])
-def test_scores_allow_for_the_rounding_of_logits(
-    size: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The largest error ever measured is 3.0e-5 of the largest difference of an example.
-    rng = np.random.default_rng(1)
-    logits = torch.from_numpy(size * rng.normal(size=(500, 3))).float()
-    y = rng.integers(3, size=500)
-    spread = 1 + (logits.amax(1) - logits.amin(1)).numpy()
-    worse = logits.double()
-    worse[np.arange(500), y] -= torch.from_numpy(3.0e-5 * spread)
-    support, labels, _, _ = (part[0] for part in episodes(table))
-    scorer = learner(table).adapt(support, labels, classes=3)
-    monkeypatch.setattr(AdaptedModel, "_logits", lambda self, x: logits)
-    calibrated, deployed = scorer.lowered_scores(None, y), scorer.predict_proba(None)
-    assert (calibrated >= deployed[np.arange(500), y] * np.exp(-6.2e-5 * spread) - 1e-44).all()
-    monkeypatch.setattr(AdaptedModel, "_logits", lambda self, x: worse)
-    assert (calibrated <= scorer.predict_proba(None)[np.arange(500), y]).all()
 
 
 def test_labels_absent_from_the_support_set_get_exactly_zero() -> None:
@@ -247,19 +183,6 @@ def test_frozen_weights_are_not_adapted() -> None:
     assert "backbone.0.weight" not in maml.adapt(support, labels).weights
 
 
-def test_dropout_acts_in_training_only() -> None:
-    maml = MAML(MLP(3, rng=0), classes=3)
-    maml.module.head.weight.data.fill_(0.1)  # type: ignore[union-attr, operator]
-    support, labels, query, _ = episodes(table)
-    support, query = support.float(), query.float()
-    maml.module.train()
-    with torch.random.fork_rng(devices=[]):
-        noisy = [maml.logits(support, labels, query, classes=3) for _ in range(2)]
-    assert not torch.equal(*noisy)
-    quiet, again = (maml.adapt(support[0], labels[0]).predict_proba(query[0]) for _ in "12")
-    np.testing.assert_array_equal(quiet, again)
-
-
 def test_autocast_keeps_logits_in_float32() -> None:
     maml = MAML(Conv4(1, 16, 4, rng=0), classes=3, steps=1)
     x = torch.rand(2, 5, 1, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -270,63 +193,23 @@ def test_autocast_keeps_logits_in_float32() -> None:
     assert torch.isfinite(actual[0]).all()
 
 
-def batches(rng: np.random.Generator, count: int) -> Iterator[tuple[Tensor, ...]]:
-    """Tasks that ask for the sign of one coordinate of x; coordinate and sign vary by task."""
-    for _ in range(count):
-        x = rng.uniform(-1, 1, size=(8, 30, 3))
-        k, sense = rng.integers(3, size=(8, 1, 1)), rng.integers(2, size=(8, 1))
-        y = (np.take_along_axis(x, k, axis=2)[..., 0] > 0) ^ (sense == 1)
-        points, labels = torch.tensor(x, dtype=torch.float32), torch.tensor(y.astype(np.int64))
-        yield points[:, :10], labels[:, :10], points[:, 10:], labels[:, 10:]
-
-
-def test_a_few_seconds_of_training_improve_on_untrained_weights() -> None:
-    maml = MAML(MLP(3, 32, dropout=0.0, rng=0), classes=2, steps=3, step_size=0.5)
-    optimiser = torch.optim.Adam(maml.module.parameters(), lr=0.01)
-
-    def accuracy() -> float:
-        right = [
-            (maml.logits(sx, sy, qx, classes=2).argmax(-1) == qy).float().mean()
-            for sx, sy, qx, qy in batches(np.random.default_rng(1), 20)
-        ]
-        return float(torch.stack(right).mean())
-
-    untrained = accuracy()
-    for sx, sy, qx, qy in batches(np.random.default_rng(0), 150):
-        optimiser.zero_grad()
-        logits = maml.logits(sx, sy, qx, classes=2)
-        keep = torch.isfinite(logits.gather(-1, qy[..., None])[..., 0])
-        cross_entropy(logits[keep], qy[keep]).backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-    assert accuracy() > untrained + 0.2
-
-
 def test_fewer_classes_are_the_first_columns_and_more_are_rejected() -> None:
     maml = learner(table)
     support, labels, query, _ = episodes(table)
     two = labels.clamp(max=1)
     assert maml.logits(support, two, query, classes=2).shape == (2, 4, 2)
-    with pytest.raises(ValueError, match=r"classes must be at most 3, .* got 4\. Build MAML"):
+    with pytest.raises(ValueError, match=r"classes must be at most 3, .* got 4"):
         maml.logits(support, labels, query, classes=4)
     with pytest.raises(ValueError, match="classes must be at most 3"):
         maml.adapt(support[0], [0, 1, 2, 3, 4])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_are_named() -> None:
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"classes": 0}, "classes must be a whole number from 1"),
         ({"steps": 0}, "steps must be a whole number from 1"),
         ({"step_size": 0}, "step_size must be a positive number, got 0"),
-    ],
-)
-def test_bad_arguments(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MAML(table(), **{"classes": 3, **options})
-
-
-def test_description_names_learner_model_and_backbone() -> None:
-    described = MAML(MLP(7, rng=0), classes=4, steps=2).describe()
-    assert (described["class"], described["steps"]) == ("MAML", 2)
-    assert described["model"]["classes"] == 4
-    assert described["model"]["backbone"]["class"] == "MLP"
+    )
+    for options, message in cases:
+        with pytest.raises(ValueError, match=message):
+            MAML(table(), **{"classes": 3, **options})

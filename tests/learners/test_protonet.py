@@ -1,71 +1,117 @@
-"""ProtoNet against prototypes and distances computed by Python loops."""
+"""ProtoNet and its bank against prototypes and distances computed by Python loops."""
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metapac.fewshot import MLP, Conv4, ProtoNet
+from metapac import InvalidInput
+from metapac.fewshot import MAML, MLP, ClassPool, Conv4, Learner, ProtoNet, Task
 from metapac.fewshot.learners import protonet
-from tests.learners.test_prototypes import slow_logits
+from metapac.fewshot.learners.protonet import (
+    PrototypeBank,
+    check_example_type,
+    gram_logits,
+    gram_matrix,
+    prototype_logits,
+)
 
 
-def test_two_prototypes_on_a_line() -> None:
-    support = np.array([[-1.0], [1.0], [3.0]])  # label 0 at 0 from two shots, label 1 at 3
-    scores = (
-        ProtoNet(nn.Identity())
-        .adapt(support, [0, 0, 1], classes=3)
-        .predict_proba(np.array([[0.5]]))
-    )
-    np.testing.assert_allclose(scores[0, 0], 1 / (1 + math.exp(-6)), rtol=1e-6)
-    assert scores[0, 2] == 0
+def slow_logits(support_z: Any, support_y: Any, query_z: Any, classes: int) -> NDArray[np.float64]:
+    """One episode, one query, one label, one number at a time, in float64."""
+    logits = np.full((len(query_z), classes), -np.inf)
+    for label in {*support_y.tolist()}:
+        shots = support_z[support_y == label].tolist()
+        prototype = [math.fsum(column) / len(shots) for column in zip(*shots, strict=True)]
+        for i, query in enumerate(query_z.tolist()):
+            pairs = zip(query, prototype, strict=True)
+            logits[i, label] = -math.fsum((q - p) ** 2 for q, p in pairs)
+    return logits
 
 
-def test_one_example_and_many_absent_labels() -> None:
-    actual = ProtoNet(MLP(3, rng=0)).adapt(np.ones((1, 3)), [2], classes=4).predict_proba(np.eye(3))
-    assert actual.tolist() == [[0, 0, 1, 0]] * 3
+@st.composite
+def episodes(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, int]:
+    e, s, q, d, classes = (draw(st.integers(1, largest)) for largest in (3, 9, 4, 6, 5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    labels = rng.integers(classes, size=(e, s))  # unequal shots, absent labels, one example
+    support, query = rng.normal(size=(e, s, d)), rng.normal(size=(e, q, d))
+    return torch.tensor(support), torch.tensor(labels), torch.tensor(query), classes
 
 
-def test_every_weight_of_the_backbone_gets_a_gradient() -> None:
-    learner = ProtoNet(Conv4(1, 16, 8, rng=0))
-    x = torch.tensor(np.random.default_rng(3).random((2, 8, 16, 16)), dtype=torch.float32)
-    labels = torch.tensor([0, 1, 0, 1]).expand(2, 4)
-    logits = learner.logits(x[:, :4], labels, x[:, 4:], classes=2)
-    logits.log_softmax(-1)[..., 0].sum().backward()  # type: ignore[no-untyped-call]
-    for name, weight in learner.module.named_parameters():
-        assert weight.grad is not None, name
-        assert weight.grad.abs().sum() > 0, name
+@given(episodes())
+@settings(max_examples=60, deadline=None)
+def test_logits_equal_those_of_the_loop(episode: tuple[Tensor, Tensor, Tensor, int]) -> None:
+    support, labels, query, classes = episode
+    for precision, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+        actual = prototype_logits(support.to(precision), labels, query.to(precision), classes)
+        assert actual.dtype == precision
+        for i in range(len(labels)):
+            slow = slow_logits(support[i], labels[i], query[i], classes)
+            np.testing.assert_allclose(actual[i].numpy(), slow, rtol=tolerance, atol=tolerance)
 
 
-class Counting(nn.Module):
-    """Counts its calls."""
+def test_embeddings_far_from_the_origin_lose_no_digits() -> None:
+    rng = np.random.default_rng(0)
+    far = torch.tensor(1e4 + rng.normal(size=(1, 45, 32)), dtype=torch.float32)
+    labels = torch.arange(15).remainder(5)[None]
+    actual = prototype_logits(far[:, :15], labels, far[:, 15:], 5)[0]
+    slow = slow_logits(far[0, :15], labels[0], far[0, 15:], 5)
+    np.testing.assert_allclose(actual.numpy(), slow, rtol=1e-6)
+    # The negative control: the textbook expansion of the square is off by whole units.
+    prototypes = torch.stack([far[0, :15][labels[0] == label].mean(0) for label in range(5)])
+    query = far[0, 15:]
+    expanded = -(query.square().sum(1)[:, None] - 2 * query @ prototypes.T)
+    expanded = expanded - prototypes.square().sum(1)
+    assert np.abs(expanded.numpy() - slow).max() > 1
 
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner, self.calls = inner, 0
 
-    def forward(self, x: Tensor) -> Any:
-        self.calls += 1
-        return self.inner(x)
+def test_half_precision_embeddings_are_compared_in_float32() -> None:
+    z = torch.tensor(np.random.default_rng(1).normal(size=(2, 12, 64))).bfloat16()
+    labels = torch.arange(6).remainder(3).expand(2, 6)
+    plain = prototype_logits(z[:, :6].float(), labels, z[:, 6:].float(), 3)
+    assert torch.equal(prototype_logits(z[:, :6], labels, z[:, 6:], 3), plain)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = prototype_logits(z[:, :6].float(), labels, z[:, 6:].float(), 3)
+    assert inside.dtype == torch.float32
+    assert torch.equal(inside, plain)
 
 
-def test_a_batch_of_episodes_is_one_call_and_agrees_with_adapting_to_each() -> None:
-    module = Counting(Conv4(3, 16, 8, rng=0)).eval()
-    learner = ProtoNet(module)
-    rng = np.random.default_rng(4)
-    x = rng.integers(0, 256, (3, 10, 16, 16, 3), dtype=np.uint8)
-    labels = rng.integers(4, size=(3, 6))
+def test_gradients_are_correct_even_with_absent_labels() -> None:
+    rng = np.random.default_rng(2)
+    support = torch.tensor(rng.normal(size=(2, 4, 3)), requires_grad=True)
+    query = torch.tensor(rng.normal(size=(2, 3, 3)), requires_grad=True)
+    labels = torch.tensor([[0, 0, 0, 2], [3, 1, 3, 3]])
+
+    def probabilities(support: Tensor, query: Tensor) -> Tensor:
+        return prototype_logits(support, labels, query, 4).softmax(-1)
+
+    assert torch.autograd.gradcheck(probabilities, (support, query))
+
+
+def test_a_batch_of_episodes_agrees_with_adapting_to_each() -> None:
+    learner, rng = ProtoNet(Conv4(3, 16, 8, rng=0)), np.random.default_rng(4)
+    learner.module.eval()
+    x, labels = rng.integers(0, 256, (3, 10, 16, 16, 3), np.uint8), rng.integers(4, size=(3, 6))
     pixels = torch.tensor(x)
     logits = learner.logits(pixels[:, :6], torch.tensor(labels), pixels[:, 6:], classes=4)
-    assert module.calls == 1
     for i in range(3):
-        alone = learner.adapt(x[i, :6], labels[i], classes=4).predict_proba(x[i, 6:])
+        scorer = learner.adapt(x[i, :6], labels[i], classes=4)
+        alone = scorer.predict_proba(x[i, 6:])
         np.testing.assert_allclose(logits[i].softmax(-1).detach(), alone, atol=1e-6)
+        assert scorer.predict_proba(x[i, :0]).shape == (0, 4)
 
 
 def test_logits_compile_to_one_graph_for_any_labels() -> None:
@@ -86,18 +132,7 @@ def test_logits_compile_to_one_graph_for_any_labels() -> None:
     assert graphs == 1
 
 
-def test_rows_are_float32_and_sum_to_one() -> None:
-    rng = np.random.default_rng(5)
-    x = 3 * rng.normal(size=(400, 20))
-    scorer = ProtoNet(nn.Identity()).adapt(x[:200], np.arange(200))
-    actual = scorer.predict_proba(x[200:])
-    assert actual.dtype == np.float32
-    assert actual.shape == (200, 200)
-    np.testing.assert_allclose(actual.astype(np.float64).sum(1), 1, atol=1e-6)
-
-
-@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize(("scale", "offset"), [(0.1, 0.0), (3.0, 1e3)])
 def test_probabilities_are_rounded_once(scale: float, offset: float) -> None:
     # To the nearest float32, from float64. A softmax in float32 is less exact, especially near 1.
     rng = np.random.default_rng(12)
@@ -111,65 +146,348 @@ def test_probabilities_are_rounded_once(scale: float, offset: float) -> None:
     assert (np.abs(actual - exact) <= half * (1 + 1e-4)).all()
 
 
-def test_the_order_and_the_numbering_of_the_support_set_do_not_matter() -> None:
-    rng = np.random.default_rng(6)
-    x, labels = rng.normal(size=(30, 5)), np.array([0, 0, 0, 0, 1, 2, 2, 1, 0, 2])
-    learner = ProtoNet(MLP(5, rng=0))
-    actual = learner.adapt(x[:10], labels).predict_proba(x[10:])
-    order = rng.permutation(10)
-    shuffled = learner.adapt(x[:10][order], labels[order]).predict_proba(x[10:])
-    np.testing.assert_allclose(shuffled, actual, atol=1e-6)
-    renamed = learner.adapt(x[:10], 3 - labels, classes=4).predict_proba(x[10:])
-    np.testing.assert_allclose(renamed[:, [3, 2, 1, 0]][:, :3], actual, atol=1e-6)
-
-
-@pytest.mark.parametrize("batch", [1, 3, 7, 64])
-def test_embeddings_depend_neither_on_the_batch_nor_on_earlier_calls(batch: int) -> None:
-    learner = ProtoNet(Conv4(3, 16, 8, rng=0))
-    x = np.random.default_rng(7).integers(0, 256, (20, 16, 16, 3), dtype=np.uint8)
-    whole = learner.embed(x)
-    assert whole.shape == (20, 8)
-    assert not whole.requires_grad
-    learner.embed(255 - x, batch)
-    np.testing.assert_allclose(learner.embed(x, batch), whole, rtol=1e-6, atol=1e-6)
-    assert torch.equal(learner.embed(x), whole)
-
-
-def test_scores_do_not_depend_on_how_many_differences_are_held(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    x = np.random.default_rng(8).normal(size=(40, 6))
-    scorer = ProtoNet(nn.Identity()).adapt(x[:9], np.arange(9) % 3)
-    whole = scorer.predict_proba(x[9:])
-    monkeypatch.setattr(protonet, "_DIFFERENCES", 40)
-    np.testing.assert_allclose(scorer.predict_proba(x[9:]), whole, atol=1e-7)
-
-
-def test_no_examples_give_no_rows() -> None:
-    scorer = ProtoNet(Conv4(1, 16, rng=0)).adapt(np.zeros((2, 16, 16), np.uint8), [0, 1])
-    assert scorer.predict_proba(np.zeros((0, 16, 16), np.uint8)).shape == (0, 2)
-
-
-def test_scores_do_not_depend_on_the_mode_of_the_module() -> None:
-    learner = ProtoNet(MLP(4, rng=0))  # dropout would change the scores
-    x = np.random.default_rng(10).normal(size=(9, 4))
-    learner.module.eval()
-    quiet = learner.adapt(x[:4], [0, 1, 0, 1]).predict_proba(x[4:])
-    learner.module.train()
-    np.testing.assert_array_equal(learner.adapt(x[:4], [0, 1, 0, 1]).predict_proba(x[4:]), quiet)
-
-
-def test_description_names_learner_and_backbone() -> None:
-    described = ProtoNet(MLP(7, rng=0)).describe()
-    assert described["class"] == "ProtoNet"
-    assert described["backbone"]["class"] == "MLP"
-    assert described["backbone"]["inputs"] == 7
-    assert ProtoNet(nn.Identity()).describe()["backbone"] == {
-        "class": "Identity",
-        "is": "Identity()",
-    }
-
-
 def test_a_batch_norm_without_running_statistics_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"must not normalise each batch separately, .* got Batch"):
         ProtoNet(nn.BatchNorm1d(4, track_running_stats=False))
+
+
+class Net(nn.Module):
+    """A backbone that does not convert its input."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.features = 2
+        self.layer = nn.Linear(inputs, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z: torch.Tensor = self.layer(x)
+        return z
+
+
+def test_modes_and_statistics_do_not_change() -> None:
+    learner = ProtoNet(Conv4(1, 16, 8, rng=0))
+    learner.module.train()
+    learner.module.get_submodule("blocks.0").eval()
+    modes = [part.training for part in learner.module.modules()]
+    before = copy.deepcopy(learner.module.state_dict())
+    x = np.random.default_rng(9).random((4, 16, 16))
+    learner.adapt(x, [0, 1, 0, 1]).predict_proba(x)
+    with pytest.raises(ValueError, match="16 x 16"):
+        learner.embed(np.zeros((2, 15, 15)))
+    assert [part.training for part in learner.module.modules()] == modes
+    for name, value in learner.module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_a_learner_embeds_fast_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+
+    def watched(device: torch.device, precision: str, **flags: bool) -> Any:
+        chosen.append((precision, flags["allow_tf32"]))
+        return nullcontext()
+
+    monkeypatch.setattr(protonet, "cuda_math", watched)
+    learner = ProtoNet(MLP(2, rng=0))
+    for fast in (False, True):
+        learner.embed(np.eye(2), fast=fast)
+    learner.adapt(np.eye(2), [0, 1])
+    assert chosen == [("highest", False), ("high", True), ("highest", False)]
+
+
+def test_all_kinds_of_arrays_give_the_same_scores(tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    x, labels = rng.normal(size=(12, 4)).astype(np.float32), np.array([0, 1, 1, 2])
+    on_disk = np.memmap(tmp_path / "x", np.float32, "w+", shape=x.shape)
+    on_disk[:] = x
+    on_disk.flush()
+    read_only = np.memmap(tmp_path / "x", np.float32, "r", shape=x.shape)
+    kinds = [torch.tensor(x), read_only, x.astype(np.float64), x.astype(">f4"), pd.DataFrame(x)]
+    kinds += [np.asfortranarray(x), x[::-1].copy()[::-1], x.tolist()]
+    learner = ProtoNet(nn.Linear(4, 3))  # takes float32 only
+    actual = learner.adapt(x[:4], labels).predict_proba(x[4:])
+    for kind in kinds:
+        again = learner.adapt(kind[:4], torch.tensor(labels)).predict_proba(kind[4:])
+        np.testing.assert_allclose(again, actual, atol=1e-6)
+
+
+@pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
+def test_a_backbone_that_takes_floats_says_so_of_whole_numbers(
+    adapt: Callable[[nn.Module], Learner],
+) -> None:
+    for dtype, remedy in (("u1", r"x\.float\(\) / 255\."), ("i8", r"x\.float\(\)\.")):
+        learner, x = adapt(Net(4)), np.eye(4, dtype=dtype)
+        with pytest.raises(InvalidInput, match=rf"takes floats, .* {x.dtype}\. .* {remedy}"):
+            learner.adapt(x, [0, 1, 0, 1])
+        assert learner.adapt(x / 255, [0, 1, 0, 1]).predict_proba(x / 255).shape == (4, 2)
+
+
+def test_another_fault_keeps_the_words_of_torch() -> None:
+    learner = ProtoNet(Net(3))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 must have the same dtype"):
+        learner.embed(np.eye(4, dtype="u1"))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        learner.embed(np.eye(4))
+    check_example_type(learner.module, lambda x: x, torch.ones(1, 3))  # floats are not the cause
+    with pytest.raises(InvalidInput, match="x must hold numbers, .* got <U1"):
+        learner.embed(np.array([["a"], ["b"]]))
+
+
+class Failing(nn.Linear):
+    """A backbone that takes whole numbers, and fails when ``fail`` does."""
+
+    features = 2
+
+    def __init__(self, fail: Callable[[], None]) -> None:
+        super().__init__(4, 2)
+        self.fail = fail
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.fail()
+        return super().forward(x.float())
+
+
+@pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
+@pytest.mark.parametrize(
+    ("error", "failures"),
+    [(RuntimeError, 1), (torch.OutOfMemoryError, 1), (torch.OutOfMemoryError, 2)],
+)
+def test_a_fault_that_passes_is_not_blamed_on_the_type(
+    adapt: Callable[[nn.Module], Learner], error: type[Exception], failures: int
+) -> None:
+    calls = []
+
+    def fail() -> None:
+        calls.append(error)
+        if len(calls) <= failures:
+            raise error("too much")
+
+    with pytest.raises(error, match="too much"):
+        adapt(Failing(fail)).adapt(np.eye(4, dtype="u1"), [0, 1, 0, 1])
+    if error is torch.OutOfMemoryError:
+        assert len(calls) == 1  # raised at once
+
+
+def random_task(rng: np.random.Generator, x: Any, support: int, query: int, classes: int) -> Task:
+    order = rng.permutation(len(x))[: support + query]
+    labels, name = rng.integers(classes, size=support + query), int(rng.integers(10**9))
+    parts = order[:support], labels[:support], order[support:], labels[support:]
+    return Task(name, x, *parts, classes)
+
+
+def slow_scores(z: torch.Tensor, task: Task) -> Any:
+    """One query and one label at a time, in double precision."""
+    wide = z.double().numpy()
+    logits = slow_logits(wide[task.support], task.support_y, wide[task.query], task.classes)
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    return weights[np.arange(len(weights)), task.query_y] / weights.sum(1)
+
+
+@settings(max_examples=60)
+@given(
+    rng=st.integers(0, 10**6),
+    support=st.integers(1, 12),
+    query=st.integers(1, 12),
+    classes=st.integers(1, 5),
+    offset=st.sampled_from([0.0, 50.0]),
+    memory=st.sampled_from([2**32, 2**10]),
+)
+def test_scores_equal_the_slow_reference(
+    rng: int, support: int, query: int, classes: int, offset: float, memory: int
+) -> None:
+    # Unequal shots, labels absent from the support, and far from the origin; a small memory
+    # leaves no room for the Gram matrix and one task at a time.
+    generator = np.random.default_rng(rng)
+    z = torch.from_numpy(generator.normal(size=(40, 7)) + offset).float()
+    tasks = [random_task(generator, z, support, query, classes) for _ in range(3)]
+    bank = PrototypeBank(z, memory=memory)
+    assert (bank.gram is None) == (memory == 2**10)
+    expected = np.concatenate([slow_scores(z, task) for task in tasks])
+    actual = np.concatenate([true_scores(bank, task) for task in tasks])
+    np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-37)
+    assert (bank.scores(tasks) <= expected).all()
+    # Lengths up to 140 are rounded to 140 * 2**-19, and distances are a few units.
+    np.testing.assert_allclose(bank.scores(tasks), expected, atol=1e-2 if offset else 1e-3)
+
+
+def true_scores(bank: PrototypeBank, task: Task) -> Any:
+    return bank.predict_proba(task)[np.arange(len(task.query)), task.query_y]
+
+
+# Repeated here, so that the test fails if the library assumes less.
+EMBEDDING_ERROR = 2.0**-19
+
+
+def perturb(z: torch.Tensor, query: int, near: list[int], far: list[int]) -> torch.Tensor:
+    """Return embeddings with the largest assumed error, in the worst directions for ``near``.
+
+    The query moves from the prototype of ``near``, the mean of those rows, towards that of
+    ``far``. The prototype of ``near`` moves away from the query, and that of ``far`` towards it.
+    """
+    wide = z.double()
+    line = unit(wide[far].mean(0) - wide[near].mean(0))
+    worse, lengths = wide.clone(), 0.98 * EMBEDDING_ERROR * wide.norm(dim=1, keepdim=True)
+    worse[query] += lengths[query] * line
+    worse[near] -= lengths[near] * unit(wide[query] - wide[near].mean(0))
+    worse[far] += lengths[far] * unit(wide[query] - wide[far].mean(0))
+    return worse.float()  # rounds by less than the remaining 2 %
+
+
+def unit(vector: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.normalize(vector, dim=0, eps=1e-300)
+
+
+@settings(max_examples=200)
+@given(
+    rng=st.integers(0, 10**6),
+    width=st.sampled_from([1, 2, 5, 64]),
+    scale=st.sampled_from([1e-3, 1.0, 4.0, 1e3]),
+    offset=st.sampled_from([0.0, 1.0, 1e4]),
+    spread=st.sampled_from([0.0, 0.1, 1.0]),
+    memory=st.sampled_from([2**32, 0]),
+)
+def test_no_rounding_of_embeddings_falls_below_the_scores(
+    rng: int, width: int, scale: float, offset: float, spread: float, memory: int
+) -> None:
+    # Two labels, one query, and the worst rounding of embeddings that is assumed to be possible.
+    generator = np.random.default_rng(rng)
+    centres = generator.normal(size=(2, width)) / np.sqrt(width)
+    rows = centres[[0, 0, 0, 1, 1, 0]] + spread * generator.normal(size=(6, width)) / np.sqrt(width)
+    z = torch.from_numpy(scale * rows + offset).float()
+    query, labels, truth = np.array([5]), np.array([0, 0, 0, 1, 1]), np.array([0])
+    task = Task(0, z, np.arange(5), labels, query, truth, 2)
+    calibrated = PrototypeBank(z, memory=memory).scores([task])
+    worse = perturb(z, 5, [0, 1, 2], [3, 4])
+    scorer = ProtoNet(nn.Identity()).adapt(worse[:5], labels)
+    assert calibrated[0] <= scorer.predict_proba(worse[5:])[0, 0]
+
+
+def slow_leave_one_out(z: torch.Tensor, task: Task) -> Any:
+    """A task of one query for each support example, adapted to all the others."""
+    scores = []
+    for i, label in enumerate(task.support_y):
+        others = np.arange(len(task.support)) != i
+        if label not in task.support_y[others]:
+            scores.append(0.0)
+            continue
+        support = task.support[others], task.support_y[others]
+        query = task.support[[i]], task.support_y[[i]]
+        left = Task(i, z, *support, *query, task.classes)
+        scores.extend(slow_scores(z, left))
+    return np.array(scores)
+
+
+@settings(max_examples=60)
+@given(
+    rng=st.integers(0, 10**6),
+    support=st.integers(1, 12),
+    classes=st.integers(1, 6),
+    offset=st.sampled_from([0.0, 50.0]),
+    memory=st.sampled_from([2**32, 2**10]),
+)
+def test_leaving_one_out_equals_the_slow_reference(
+    rng: int, support: int, classes: int, offset: float, memory: int
+) -> None:
+    # Labels absent from the support, single examples of a label, and a support of one example.
+    generator = np.random.default_rng(rng)
+    z = torch.from_numpy(generator.normal(size=(40, 7)) + offset).float()
+    tasks = [random_task(generator, z, support, 2 + i, classes) for i in range(3)]
+    actual = PrototypeBank(z, memory=memory).leave_one_out(tasks)
+    assert actual.shape == (3, support)
+    expected = np.stack([slow_leave_one_out(z, task) for task in tasks])
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    np.testing.assert_array_equal(actual[expected == 0.0], 0.0)
+
+
+def test_tasks_of_different_shapes_keep_their_order() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.normal(size=(60, 5))).float()
+    shapes = [(5, 9, 3), (5, 9, 3), (2, 4, 2), (7, 1, 4), (5, 9, 3)]
+    tasks = [random_task(rng, z, *shape) for shape in shapes]
+    together = PrototypeBank(z).scores(tasks)
+    apart = np.concatenate([PrototypeBank(z).scores([task]) for task in tasks])
+    np.testing.assert_array_equal(together, apart)
+    first = PrototypeBank(z).predict_proba(tasks[0])
+    np.testing.assert_allclose(first.sum(1), 1, atol=1e-6)
+    assert (together[:9] <= true_scores(PrototypeBank(z), tasks[0])).all()
+
+
+@settings(max_examples=40)
+@given(rng=st.integers(0, 10**6), shots=st.integers(1, 4), memory=st.sampled_from([2**32, 0]))
+def test_tasks_in_arrays_are_scored_like_tasks_one_by_one(
+    rng: int, shots: int, memory: int
+) -> None:
+    z = torch.from_numpy(np.random.default_rng(rng).normal(size=(60, 7))).float()
+    pool = ClassPool(z, np.arange(60) % 5)
+    bank, tasks = (
+        PrototypeBank(z, z, memory=memory),
+        pool.tasks(4, ways=3, shots=shots, queries=5, rng=rng),
+    )
+    batch = tasks.draw()
+    close: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-37}
+    alone = np.concatenate([bank.scores([task]) for task in tasks])
+    np.testing.assert_allclose(bank.scores(batch), alone, **close)
+    tables = bank.predict_tasks(batch)
+    assert [table.shape for table in tables] == [(15, 3)] * 4
+    for table, task in zip(tables, tasks, strict=True):
+        np.testing.assert_allclose(table, bank.predict_proba(task), **close)
+    left_out = np.concatenate([bank.leave_one_out([task]) for task in tasks])
+    np.testing.assert_allclose(bank.leave_one_out(batch), left_out, **close)
+
+
+def test_no_tasks_have_no_scores() -> None:
+    z = torch.from_numpy(np.random.default_rng(0).normal(size=(60, 7))).float()
+    bank = PrototypeBank(z, z)
+    batch = ClassPool(z, np.arange(60) % 5).tasks(4, ways=3, shots=2, queries=5, rng=0).draw()
+    for none in ([], batch[:0]):
+        assert bank.scores(none).shape == (0,)
+        assert bank.scores(none).dtype == bank.scores(batch).dtype
+        assert bank.predict_tasks(none) == []
+        with pytest.raises(InvalidInput, match="one size, got sizes"):
+            bank.leave_one_out(none)
+
+
+def test_few_columns_are_looked_up_and_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    gram = gram_matrix(torch.from_numpy(rng.normal(size=(400, 9))).float())
+    support, query = (torch.from_numpy(rng.integers(400, size=(6, n))) for n in (7, 20))
+    labels = torch.from_numpy(rng.integers(4, size=(6, 7)))  # some are absent
+    arguments = gram, support, labels, query, 4
+    logits = []
+    for few in (0, 4, 10**9):
+        monkeypatch.setattr(protonet, "_FEW", few)
+        logits.append(gram_logits(*arguments))
+    assert logits[0].isinf().any()
+    assert torch.equal(logits[0], logits[1])
+    assert torch.equal(logits[0], logits[2])
+
+
+@pytest.mark.needs_gpu
+def test_the_gpu_gives_the_same_numbers() -> None:
+    rng = np.random.default_rng(2)
+    z = torch.from_numpy(rng.normal(size=(300, 64))).float()
+    tasks = [random_task(rng, z, 25, 50, 5) for _ in range(20)]
+    on_cpu = PrototypeBank(z).scores(tasks)
+    deployed = np.concatenate([true_scores(PrototypeBank(z), task) for task in tasks])
+    for memory in (2**32, 2**18):
+        on_gpu = PrototypeBank(z.cuda(), memory=memory).scores(tasks)
+        np.testing.assert_allclose(on_gpu, on_cpu, atol=1e-5)
+        assert (on_gpu <= deployed).all()
+        left_out = PrototypeBank(z.cuda(), memory=memory).leave_one_out(tasks)
+        np.testing.assert_allclose(left_out, PrototypeBank(z).leave_one_out(tasks), atol=1e-5)
+        tables = PrototypeBank(z.cuda(), memory=memory).predict_tasks(tasks)
+        for table, expected in zip(tables, PrototypeBank(z).predict_tasks(tasks), strict=True):
+            np.testing.assert_allclose(table, expected, atol=1e-6)
+
+
+def test_tasks_of_another_pool_and_bad_embeddings_are_rejected() -> None:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(50, 6)).astype(np.float32)
+    learner = ProtoNet(torch.nn.Linear(6, 4))
+    bank = learner.bank(x)
+    with pytest.raises(ValueError, match="is of another pool than these embeddings. Embed its"):
+        bank.scores([random_task(rng, x.copy(), 4, 4, 2)])
+    with pytest.raises(ValueError, match="has no support examples"):
+        bank.predict_proba(random_task(rng, x, 0, 4, 2))
+    x[3, 0] = np.nan
+    with pytest.raises(ValueError, match=r"1 of 50 examples .* not finite \(first at position 3\)"):
+        learner.bank(x)

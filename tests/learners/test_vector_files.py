@@ -10,11 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from metapac import InvalidInput
-from metapac.fewshot.learners.vectors import build_vector_learner
-from metapac.fewshot.options import Embeddings
-from metapac.fewshot.vectors import read_vectors
+from metapac.fewshot.vectors import read_examples, read_vectors
 from metapac.provenance import Provenance, write_scores
+from tests.helpers.refusals import assert_refused
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 Y = np.array(["ant", "bee", "ant", "bee", "\N{SNOWMAN}", "ant"])
@@ -43,120 +41,89 @@ def test_every_layout_gives_the_same_vectors(tmp_path: Path) -> None:
     sized = table(tmp_path / "b.parquet", kind=Y.tolist(), site=G, vector=fixed)
     wide = table(tmp_path / "c.parquet", label=Y.tolist(), f_0=X[:, 0], f_1=X[:, 1], site=G)
     for found in (
-        read_vectors(x, labels, groups, None),
-        read_vectors(x, str(text), groups, None),
-        read_vectors(both, None, None, None),
-        read_vectors(both, labels, groups, None),
-        read_vectors(lists, None, "site", None),
+        read_vectors(x, labels, groups),
+        read_vectors(x, str(text), groups),
+        read_vectors(both),
+        read_vectors(both, labels, groups),
+        read_vectors(lists, None, "site"),
         read_vectors(sized, "kind", "site", "vector"),
         read_vectors(wide, "label", "site", "f_*"),
-        read_vectors(wide, None, "site", None),
+        read_vectors(wide, "label", "site", ["f_0", "f_1"]),
+        read_vectors(wide, None, "site"),
     ):
         np.testing.assert_array_equal(found.x, X)
         np.testing.assert_array_equal(found.y, Y)
-        assert found.groups is not None
-        np.testing.assert_array_equal(found.groups, G)
-        assert found.names.tolist() == sorted(set(Y.tolist()))
+        np.testing.assert_array_equal(found.arrays[2], G)
         assert found.names[found.codes].tolist() == Y.tolist()
-        assert len(found.arrays) == 3
-    assert read_vectors(x, labels, None, None).groups is None
+    assert read_vectors(wide, None, "site").columns == ("f_0", "f_1")
+    assert read_vectors(x, labels).groups is None
+    whole = read_vectors(Path(save(tmp_path / "i.npy", X.astype(np.int8))), groups, labels)
+    assert [whole.x.dtype.name, whole.y.dtype.name] == ["float64", "int64"]
+    half = Path(save(tmp_path / "h.npy", X.astype(np.float16)))
+    assert read_vectors(half, groups).x.dtype == np.float16
 
 
-def test_numbers_become_floats_and_labels_text_or_whole_numbers(tmp_path: Path) -> None:
-    path = Path(save(tmp_path / "x.npy", X.astype(np.int8)))
-    found = read_vectors(path, save(tmp_path / "y.npy", G.astype(bool)), None, None)
-    assert [found.x.dtype.name, found.y.dtype.name] == ["float64", "int64"]
-    half = Path(save(tmp_path / "x.npy", X.astype(np.float16)))
-    assert read_vectors(half, save(tmp_path / "y.npy", G), None, None).x.dtype == np.float16
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "message"),
-    [
-        (X[:5], Y, r"labels must have one entry for each of the 5 vectors in .*x\.npy, got 6\."),
-        (np.where(X == 4, np.nan, X), Y, r"has 1 vector with NaN or infinity \(first in row 2\)"),
-        (np.where(X > 4, np.inf, X), Y, r"has 4 vectors with NaN or infinity \(first in row 2\)"),
-        (X[0], Y, r"must hold vectors of numbers, .* got shape \(2,\) of float32"),
-        (X[:, :0], Y, r"got shape \(6, 0\)"),
-        (X[:0], Y[:0], r"got shape \(0, 2\)"),
-        (X.astype(str), Y, r"must hold vectors of numbers, .* of <U32"),
-        (X, X, r"labels must be a list of strings or whole numbers, got shape \(6, 2\)"),
-        (X, G + 0.5, r"labels must be a list of strings or whole numbers, .* float64"),
-    ],
-)
-def test_bad_arrays_are_named(tmp_path: Path, x: Any, y: Any, message: str) -> None:
-    path, labels = Path(save(tmp_path / "x.npy", x)), save(tmp_path / "y.npy", y)
-    with pytest.raises(InvalidInput, match=message):
-        read_vectors(path, labels, None, None)
+def test_bad_arrays_are_named(tmp_path: Path) -> None:
+    for x, y, words in (
+        (X[:5], Y, "labels 5 x.npy 6"),
+        (np.where(X == 4, np.nan, X), Y, "x.npy NaN row 2"),
+        (np.where(X > 4, np.inf, X), Y, "x.npy infinity 4 row 2"),
+        (X[0], Y, "x.npy (2,)"),
+        (X.reshape(6, 1, 2), Y, "x.npy (6, 1, 2)"),
+        (X[:, :0], Y, "x.npy (6, 0)"),
+        (X[:0], Y[:0], "x.npy (0, 2)"),
+        (X.astype(str), Y, "x.npy numbers <U"),
+        (X, X, "labels (6, 2)"),
+        (X, G + 0.5, "labels float64"),
+    ):
+        path, labels = Path(save(tmp_path / "x.npy", x)), save(tmp_path / "y.npy", y)
+        assert_refused(words, read_vectors, path, labels)
+    assert_refused(
+        "groups 6 5",
+        read_vectors,
+        Path(save(tmp_path / "x.npy", X)),
+        *[save(tmp_path / name, ids) for name, ids in (("y.npy", Y), ("g.npy", G[:5]))],
+    )
 
 
 def test_bad_files_are_named(tmp_path: Path) -> None:
     x, labels = Path(save(tmp_path / "x.npy", X)), save(tmp_path / "y.npy", Y)
-    with pytest.raises(InvalidInput, match=r"x\.npy has no classes\. Pass them as labels: a file"):
-        read_vectors(x, None, None, None)
-    with pytest.raises(InvalidInput, match=r"columns is for Parquet files, and .*npy is not one"):
-        read_vectors(x, labels, None, "f_*")
+    assert_refused("labels x.npy", read_vectors, x)
+    assert_refused("columns Parquet x.npy", read_vectors, x, labels, None, "f_*")
+    assert_refused("y.csv .npy .txt", read_vectors, x, str(tmp_path / "y.csv"))
     with pytest.raises(FileNotFoundError):
-        read_vectors(x, str(tmp_path / "none.npy"), None, None)
-    with pytest.raises(InvalidInput, match=r"y\.csv must be an \.npy file, or a \.txt file"):
-        read_vectors(x, str(tmp_path / "y.csv"), None, None)
-    x.write_bytes(x.read_bytes()[:-9])
-    with pytest.raises(InvalidInput, match=r"x\.npy is not a complete NumPy file"):
-        read_vectors(x, labels, None, None)
-    np.save(x, np.array([None, 1]), allow_pickle=True)
-    with pytest.raises(InvalidInput, match=r"x\.npy is not a complete NumPy file .*allow_pickle"):
-        read_vectors(x, labels, None, None)
+        read_vectors(x, str(tmp_path / "none.npy"))
     np.savez(tmp_path / "other.npz", images=X)
-    with pytest.raises(InvalidInput, match=r"must hold an array x of vectors; it has: images\."):
-        read_vectors(tmp_path / "other.npz", labels, None, None)
+    assert_refused("other.npz images", read_vectors, tmp_path / "other.npz", labels)
+    assert_refused("other.npz images", read_examples, tmp_path / "other.npz")
+    for content in (x.read_bytes()[:-9], b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x09\x00{(\n"):
+        x.write_bytes(content)
+        assert_refused("x.npy complete", read_vectors, x, labels)
+    np.save(x, np.array([None, 1]), allow_pickle=True)
+    assert_refused("x.npy allow_pickle", read_vectors, x, labels)
 
 
 def test_bad_tables_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-
-    def read(labels: str | None = None, columns: str | None = None, **table_columns: Any) -> Any:
-        return read_vectors(table(path, **table_columns), labels, None, columns)
-
-    with pytest.raises(InvalidInput, match=r"has no column 'label'; it has: y, v\. Pass the"):
-        read(y=Y.tolist(), v=X.tolist())
-    with pytest.raises(InvalidInput, match="column 'label' has 1 null value. Drop those rows"):
-        read(label=["a", None], v=[[0.0], [1.0]])
-    with pytest.raises(InvalidInput, match="columns must name one column of lists of numbers, or"):
-        read(label=["a", "b"], text=["c", "d"])
-    with pytest.raises(InvalidInput, match=r"a\.parquet has: label \(string\), v \(list"):
-        read(label=["a"], v=[[0.0]], columns="w")
-    with pytest.raises(InvalidInput, match="columns must name one column of lists"):
-        read(label=["a"], v=[[0.0]], w=[[1.0]])
-    with pytest.raises(InvalidInput, match="0 null values and lengths from 1 to 2. Drop the rows"):
-        read(label=["a", "b"], v=[[0.0], [1.0, 2.0]])
-    with pytest.raises(InvalidInput, match="got 1 null values and lengths from 2 to 2"):
-        read(label=["a", "b"], v=[[0.0, 1.0], None])
-    with pytest.raises(InvalidInput, match="got 1 null values and lengths from 2 to 2"):
-        read(label=["a"], v=[[0.0, None]])
-    with pytest.raises(InvalidInput, match="has 1 vector with NaN"):
-        read(label=["a", "b"], f=[None, 1.0], g=[1.0, 2.0])
-    with pytest.raises(InvalidInput, match=r"must hold vectors of numbers, .* got shape \(0, 0\)"):
-        read(label=pa.array([], pa.string()), v=pa.array([], pa.list_(pa.float32())))
-    with pytest.raises(InvalidInput, match=r"must hold vectors of numbers, .* got shape \(0, 1\)"):
-        read(label=pa.array([], pa.string()), f=pa.array([], pa.float32()))
+    no_text = pa.array([], pa.string())
+    for columns, words in (
+        ({"y": Y.tolist(), "v": X.tolist()}, "labels 'label' y, v"),
+        ({"label": ["a", None], "v": [[0.0], [1.0]]}, "labels 'label' null"),
+        ({"label": ["a", "b"], "text": ["c", "d"]}, "columns lists numbers"),
+        ({"label": ["a"], "v": [[0.0]], "w": [[1.0]]}, "columns v (list w (list"),
+        ({"label": ["a", "b"], "v": [[0.0], [1.0, 2.0]]}, "a.parquet {1, 2}"),
+        ({"label": ["a", "b"], "v": [[0.0, 1.0], None]}, "a.parquet null"),
+        ({"label": ["a"], "v": [[0.0, None]]}, "a.parquet 1 null"),
+        ({"label": ["a"], "v": pa.array([None], pa.list_(pa.float32()))}, "a.parquet (1, 0)"),
+        ({"label": ["a", "b"], "f": [None, 1.0], "g": [1.0, 2.0]}, "a.parquet NaN"),
+        ({"label": no_text, "v": pa.array([], pa.list_(pa.float32()))}, "a.parquet (0, 0)"),
+        ({"label": no_text, "f": pa.array([], pa.float32())}, "a.parquet (0, 1)"),
+    ):
+        assert_refused(words, read_vectors, table(path, **columns))
+    single = table(path, label=["a"], v=[[0.0]])
+    assert_refused("columns label (string) v (list", read_vectors, single, None, None, "w")
+    assert_refused("groups 'site'", read_vectors, single, None, "site")
     write_scores(path, {"label": [0], "scores": [[0.5, 0.5]]}, Provenance(model="ProtoNet"))
-    with pytest.raises(InvalidInput, match="is a table that 'metapac score' wrote, and holds scor"):
-        read_vectors(path, None, None, None)
+    assert_refused("a.parquet metapac score", read_vectors, path)
     path.write_bytes(b"nothing")
-    with pytest.raises(InvalidInput, match=r"a\.parquet is not a complete Parquet file"):
-        read_vectors(path, None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("options", "description"),
-    [
-        ({}, "prototypes (metric euclidean, temperature 1.0)"),
-        ({"metric": "cosine"}, "prototypes (metric cosine, temperature 1.0)"),
-        ({"learner": "ridge", "penalty": 3.0}, "ridge (penalty 3.0, temperature 1.0)"),
-        ({"learner": "logistic", "penalty": 0.5}, "logistic (penalty 0.5)"),
-    ],
-)
-def test_a_learner_is_built_by_name(options: dict[str, Any], description: str) -> None:
-    learner, described = build_vector_learner(Embeddings(**options))
-    assert described == description
-    assert options.items() <= {"learner": options.get("learner"), **vars(learner)}.items()
+    assert_refused("a.parquet complete Parquet", read_vectors, path)

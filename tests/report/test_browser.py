@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +18,6 @@ from tests.report.conftest import CLASSES, draw_scores, spoil
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as Debian packages it")
 playwright = pytest.importorskip("playwright.sync_api")
-
-
-class Opened(NamedTuple):
-    """A page, and what it complained about or asked for."""
-
-    page: Any
-    messages: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +43,7 @@ def browser() -> Iterator[Any]:
 def open_report(browser: Any, file: Path) -> Iterator[Any]:
     contexts = []
 
-    def open_with(width: int = 1200, path: Path = file, **settings: Any) -> Opened:
+    def open_with(width: int = 1200, path: Path = file, **settings: Any) -> tuple[Any, list[str]]:
         context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
         contexts.append(context)
         page, messages = context.new_page(), []
@@ -60,69 +53,59 @@ def open_report(browser: Any, file: Path) -> Iterator[Any]:
         page.on("dialog", lambda dialog: messages.append("a dialog"))
         page.goto(path.as_uri())
         assert messages.pop(0) == path.as_uri()  # the file itself
-        return Opened(page, messages)
+        return page, messages
 
     yield open_with
     for context in contexts:
         context.close()
 
 
-def test_it_opens_without_errors_requests_or_dialogs(open_report: Any) -> None:
-    page, messages = open_report()
-    page.wait_for_timeout(200)
-    assert messages == []
-    assert page.title() == "Guarantee report: model “triage <3.1>”"
-    assert page.locator("bdi", has_text="<script>alert(1)</script>").count() > 0
+GROUNDS = {
+    "light": ("rgb(251, 250, 247)", "rgb(23, 133, 123)"),
+    "dark": ("rgb(20, 25, 27)", "rgb(79, 192, 178)"),
+}
+OUTSIDE = """[...document.querySelectorAll('figure svg')].filter((svg) => {
+    const frame = svg.getBoundingClientRect();
+    return frame.right > innerWidth || [...svg.querySelectorAll('use, path')].some((e) => {
+        if (e.closest('defs')) return false;
+        const box = e.getBoundingClientRect();
+        return box.width && (box.left < frame.left - 1 || box.right > frame.right + 1
+            || box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
+    });
+}).length"""
+CUT = """[...document.querySelectorAll('.scroll')].filter(
+    (e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel)"""
+STYLE = "(e, name) => getComputedStyle(e)[name]"
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", GROUNDS)
 def test_a_checker_finds_no_barrier(open_report: Any, scheme: str, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page, _ = open_report(width, color_scheme=scheme, bypass_csp=True)  # the checker is a script
     page.locator("details").first.evaluate("(folded) => { folded.open = true; }")
     assert axe.run(page).response["violations"] == []
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (ground == "rgb(20, 25, 27)") == (scheme == "dark")
+    mark = page.locator("figure use.fill-good").first
+    shown = (page.locator("body").evaluate(STYLE, "backgroundColor"), mark.evaluate(STYLE, "fill"))
+    assert shown == GROUNDS[scheme]  # the colours of drawings follow the page
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1400])
-def test_nothing_is_cut_at_any_width(open_report: Any, width: int) -> None:
-    page, _ = open_report(width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    outside = """[...document.querySelectorAll('figure svg')].filter((svg) => {
-        const frame = svg.getBoundingClientRect();
-        return frame.right > innerWidth || [...svg.querySelectorAll('use, path')].some((e) => {
-            if (e.closest('defs')) return false;
-            const box = e.getBoundingClientRect();
-            return box.width && (box.left < frame.left - 1 || box.right > frame.right + 1
-                || box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
-        });
-    }).length"""
-    assert page.evaluate(outside) == 0
-
-
-def test_colours_of_drawings_follow_the_page(open_report: Any) -> None:
-    seen = set()
-    for scheme in ("light", "dark"):
-        page, _ = open_report(color_scheme=scheme)
-        mark = page.locator("figure use.fill-good").first
-        seen.add(mark.evaluate("(e) => getComputedStyle(e).fill"))
-    assert seen == {"rgb(23, 133, 123)", "rgb(79, 192, 178)"}
-
-
-def test_tables_of_short_names_fit_a_phone(
+def test_it_opens_without_requests_and_nothing_is_cut_at_any_width(
     open_report: Any, promise: MetaPS, tmp_path: Path
 ) -> None:
-    classes = ("cat", "dog", "owl")
-    data = draw_scores(["AL", "AK", "WY"], 7)
+    for width in (320, 390, 768, 1400):
+        page, messages = open_report(width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(OUTSIDE) == 0
+    page.wait_for_timeout(200)
+    assert messages == []
+    assert page.title() == "Guarantee report: model “triage <3.1>”"
+    assert page.locator("bdi", has_text="<script>alert(1)</script>").count() > 0
+    # Tables of short names fit a phone.
+    classes, path, data = ("cat", "dog", "owl"), tmp_path / "a.html", draw_scores(["AL", "AK"], 7)
     labels = np.array(classes, dtype=object)[[CLASSES.index(label) for label in data.labels]]
-    path = tmp_path / "phone.html"
     report(promise, Scored(data.scores, data.tasks, labels, classes), output=path)
-    page, _ = open_report(390, path)
-    cut = """[...document.querySelectorAll('.scroll')].filter(
-        (e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel)"""
-    assert page.evaluate(cut) == []
+    assert open_report(390, path)[0].evaluate(CUT) == []
 
 
 def test_it_can_be_filled_in_by_keyboard(open_report: Any) -> None:
@@ -142,11 +125,6 @@ def test_it_can_be_filled_in_by_keyboard(open_report: Any) -> None:
         assert words in tree
     assert 'checkbox "The labels in the data are right."' in tree
     assert 'img "Miss rate of each new hospital' in tree
-
-
-def count_pages(pdf: bytes) -> list[bytes]:
-    """Return the sizes of the pages of a document."""
-    return re.findall(rb"/MediaBox \[(.*?)\]", pdf)
 
 
 KINDS: dict[str, Any] = {
@@ -170,7 +148,7 @@ def test_two_pages_to_sign_come_before_the_appendix(
         page.evaluate(
             "document.querySelectorAll('#results, #results ~ *').forEach((e) => e.remove())"
         )
-        sheets = count_pages(page.pdf(prefer_css_page_size=True))
+        sheets = re.findall(rb"/MediaBox \[(.*?)\]", page.pdf(prefer_css_page_size=True))
         assert sheets == [b"0 0 594.95996 841.91998"] * 2
         assert messages == []
 

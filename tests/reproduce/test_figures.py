@@ -55,34 +55,25 @@ SPLITS = ["Meta-PS even", "Meta-PS tight", "Meta-PS joint"]
 SHOWN = ["PS", "PS-Test", "Meta-CP", *SPLITS, "oracle"]
 
 
-def test_error_whiskers_end_at_the_10th_and_90th_percentile(rows: Rows, drawn: list[Any]) -> None:
-    figures.draw_error(rows, GUARANTEE, title="a title", path="error.png")
+def test_boxes_show_errors_and_sizes_of_all_tasks(rows: Rows, drawn: list[Any]) -> None:
+    for alpha, places, label in ((0.4, [10, 90], "10th and 90th"), (0.03, [3, 97], "3rd and 97th")):
+        figures.draw_error(rows, replace(GUARANTEE, alpha=alpha), title="a title", path="e.png")
+        figure = drawn.pop()
+        (axes,) = figure.axes
+        assert names(axes) == [name.replace(" ", "\n") for name in SHOWN]
+        expected = [tuple(np.percentile(rows.select(name).error, places)) for name in SHOWN]
+        np.testing.assert_allclose(whiskers(axes), expected)
+        assert f"whiskers: {label} percentile of tasks" in axes.get_xlabel()
+        (limit,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+        assert limit.get_ydata() == [0.3, 0.3]
+        assert figure.get_suptitle() == "a title"
+        for name in SHOWN:
+            assert f"{np.mean(rows.select(name).error <= 0.3):.1%}" in texts(axes)
+    figures.draw_size(rows, GUARANTEE, title="", path="size.png")
     (axes,) = drawn[0].axes
-    assert names(axes) == [name.replace(" ", "\n") for name in SHOWN]
-    expected = [tuple(np.percentile(rows.select(name).error, [10, 90])) for name in SHOWN]
-    np.testing.assert_allclose(whiskers(axes), expected)
-    (limit,) = [line for line in axes.lines if line.get_linestyle() == "--"]
-    assert limit.get_ydata() == [0.3, 0.3]
-    assert drawn[0].get_suptitle() == "a title"
-    for name in SHOWN:
-        assert f"{np.mean(rows.select(name).error <= 0.3):.1%}" in texts(axes)
-
-
-def test_error_whiskers_follow_alpha(rows: Rows, drawn: list[Any]) -> None:
-    figures.draw_error(rows, replace(GUARANTEE, alpha=0.03), title="", path="error.png")
-    (axes,) = drawn[0].axes
-    expected = [tuple(np.percentile(rows.select(name).error, [3, 97])) for name in SHOWN]
-    np.testing.assert_allclose(whiskers(axes), expected)
-    assert "whiskers: 3rd and 97th percentile of tasks" in axes.get_xlabel()
-
-
-def test_size_whiskers_end_at_smallest_and_largest(rows: Rows, drawn: list[Any]) -> None:
-    figures.draw_size(rows, GUARANTEE, title="a title", path="size.png")
-    (axes,) = drawn[0].axes
-    expected = [(rows.select(name).size.min(), rows.select(name).size.max()) for name in SHOWN]
-    np.testing.assert_allclose(whiskers(axes), expected)
-    for name in SHOWN:
-        assert f"{np.mean(rows.select(name).size):.2f}" in texts(axes)
+    sizes = [rows.select(name).size for name in SHOWN]
+    np.testing.assert_allclose(whiskers(axes), [(size.min(), size.max()) for size in sizes])
+    assert {f"{np.mean(size):.2f}" for size in sizes} <= {*texts(axes)}
 
 
 def test_a_violated_guarantee_is_red(drawn: list[Any]) -> None:
@@ -90,8 +81,7 @@ def test_a_violated_guarantee_is_red(drawn: list[Any]) -> None:
     violating = replace(rows, error=np.where(rows.method == "PS", 0.9, 0.0))
     figures.draw_error(violating, GUARANTEE, title="", path="error.png")
     colours = {text.get_text(): text.get_color() for text in drawn[0].axes[0].texts}
-    assert colours["0.0%"] == LIMIT
-    assert colours["100.0%"] == INK
+    assert (colours["0.0%"], colours["100.0%"]) == (LIMIT, INK)
     assert drawn[0].axes[0].get_xlabel().endswith("\nred: below 1 - alpha = 0.6")
     figures.draw_error(replace(rows, error=0 * rows.error), GUARANTEE, title="", path="error.png")
     assert "red" not in drawn[1].axes[0].get_xlabel()
@@ -128,6 +118,9 @@ def test_sets_with_a_threshold_of_zero_are_counted_among_those_shown(
     figures.draw_error_per_set(kept, GUARANTEE, title="", path="sets.png")
     name = "Meta-PS even (keeps every label in 2 of 20 sets: threshold zero)"
     assert legend(drawn[0].axes[0]) == [name, "Meta-CP"]
+    alone = rows.take(rows.method != "Meta-CP")
+    figures.draw_error_per_set(alone, GUARANTEE, title="", path="sets.png")
+    assert [legend(axes) for axes in drawn[1].axes] == [[name] for name in SPLITS]
 
 
 def test_errors_per_delta_are_those_of_each_delta(rows: Rows, drawn: list[Any]) -> None:
@@ -186,12 +179,6 @@ def test_infeasible_tasks_are_counted(rows: Rows, drawn: list[Any]) -> None:
     assert "keeps every label" in texts(drawn[1].axes[0])
 
 
-def test_without_meta_cp_meta_ps_stands_alone(drawn: list[Any]) -> None:
-    rows = run_study(SmallStudy(quantiles=False), guarantee=GUARANTEE, draws=2)
-    figures.draw_error_per_set(rows, GUARANTEE, title="", path="sets.png")
-    assert [legend(axes) for axes in drawn[0].axes] == [[name] for name in SPLITS]
-
-
 def test_rows_that_a_figure_cannot_show_are_refused(rows: Rows) -> None:
     with pytest.raises(ValueError, match="rows hold no method at delta=1e-05. Pass the guarantee"):
         figures.draw_error(rows, STRICT, title="", path="never.png")
@@ -219,25 +206,23 @@ def test_all_figures_are_written_and_the_same_twice(rows: Rows, tmp_path: Path) 
         assert (tmp_path / name).read_bytes() == (tmp_path / "new/folder" / name).read_bytes()
 
 
-def test_figures_of_the_paper_leave_other_methods_out(
+def test_seeds_are_shown_together_and_other_methods_left_out(
     rows: Rows, drawn: list[Any], tmp_path: Path
 ) -> None:
-    others = replace(rows, method=np.where(rows.method == "PS", "HCP", rows.method))
-    figures.draw_figures(others, GUARANTEE, tmp_path, title="")
-    assert names(drawn[0].axes[0]) == [name.replace(" ", "\n") for name in SHOWN if name != "PS"]
-
-
-def test_seeds_are_shown_together_and_sets_from_the_first(
-    rows: Rows, drawn: list[Any], tmp_path: Path
-) -> None:
-    other = replace(rows, error=rows.error / 2)
-    figures.draw_figures([rows, other], GUARANTEE, tmp_path, title="")
+    """The draws of seeds are not mixed: those of the first are shown first."""
+    hidden = replace(rows, method=np.where(rows.method == "oracle", "HCP", rows.method))
+    other = replace(hidden, error=rows.error / 2)
+    few, third = hidden.take(rows.draw < 2), hidden.take(rows.draw == 21)
+    figures.draw_figures([few, other, third], GUARANTEE, tmp_path, title="")
     error, _, _, _, per_set, *_ = drawn
-    both = np.concatenate([rows.select("PS").error, other.select("PS").error])
-    assert whiskers(error.axes[0])[0] == pytest.approx(tuple(np.percentile(both, [10, 90])))
-    first = rows.select("Meta-PS even")
-    expected = np.percentile(first.error[first.draw == 0], [10, 90])
-    assert whiskers(per_set.axes[0])[0] == pytest.approx(tuple(expected))
+    assert names(error.axes[0]) == [name.replace(" ", "\n") for name in SHOWN[:-1]]
+    seeds = [each.select("Meta-PS even") for each in (few, other, third)]
+    everything = np.percentile(np.concatenate([seed.error for seed in seeds]), [10, 90])
+    assert whiskers(error.axes[0])[3] == pytest.approx(tuple(everything))
+    found = whiskers(per_set.axes[0])[::2]
+    for number, (seed, draw) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        own = seeds[seed].error[seeds[seed].draw == draw]
+        assert found[number] == pytest.approx(tuple(np.percentile(own, [10, 90])))
 
 
 def test_colours_are_distinguishable_without_red_or_green() -> None:
@@ -259,21 +244,6 @@ def test_colours_are_distinguishable_without_red_or_green() -> None:
         for simulate in simulations:
             one, two = (np.linalg.solve(to_lms, simulate(to_lms @ each**2.2)) for each in rgb)
             assert np.linalg.norm(one - two) > 0.08, pair
-
-
-def test_the_draws_of_several_seeds_are_not_mixed(
-    rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seeds = [rows.take(rows.draw < 3), rows.take(rows.draw < 2), rows.take(rows.draw == 21)]
-    joined: list[Rows] = []
-    for name in ("draw_error", "draw_size", "draw_error_per_set", "draw_error_per_delta"):
-        monkeypatch.setattr(figures, name, lambda table, *rest, **options: joined.append(table))
-    figures.draw_figures(seeds, GUARANTEE, tmp_path, title="")
-    table = joined[0]
-    assert len(table) == sum(map(len, seeds))
-    assert {*table.draw.tolist()} == {0, 1, 2, 3, 4, 5 + 21}
-    np.testing.assert_array_equal(table.take(table.draw >= 5).error, seeds[2].error)
-    np.testing.assert_array_equal(table.take(table.draw < 3).error, seeds[0].error)
 
 
 def test_a_missed_label_is_marked(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page of results says what the stored rows say, and every experiment was run as described."""
+"""The results page says what the stored rows say, and every experiment was run as described."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experiments import compare_original
+from experiments.compare_original import Setting, compare, make_settings, read_outcome
 from experiments.results_page import research_code
 from experiments.results_page.assemble import page
 from experiments.results_page.markdown import anchor
-from experiments.results_page.stored import RESULTS, ROOT, Result, read_methods, read_results
+from experiments.results_page.stored import NOTES, RESULTS, ROOT, Result, read_methods, read_results
+from metapac import Guarantee, MetaPS
+from metapac._common import Array
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, STEP, all_methods, list_controls
-from metapac.fewshot.reproduce.seed import ACCURACY_TASKS, build_backbone
+from metapac.fewshot.reproduce.run import ACCURACY_TASKS, build_learner
 from metapac.fewshot.study.run import read_rows
-from metapac.fewshot.training.strong import recipe_for
+from metapac.fewshot.training.loop import recipe_for
 from tests.helpers.experiments import class_pools
 
 DOCS = ROOT / "docs"
-WRITTEN = DOCS / "results.md"
 NOT_RUN = {"miniimagenet-resnet12-strong": {"seen"}}
 
 
@@ -38,105 +40,63 @@ def computed(stored: list[Result]) -> str:
     return page(stored)
 
 
-def test_page_and_rows_agree(computed: str) -> None:
-    assert WRITTEN.read_text() == computed, "run: python experiments/page.py"
+def as_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
-def test_every_experiment_has_its_seeds_and_draws(stored: list[Result]) -> None:
-    assert {result.name for result in stored} == set(EXPERIMENTS) - {"glyphs"}
-    for result in stored:
-        assert result.seeds == len(result.learners) == result.experiment.seeds >= 2
-        assert result.seeds * result.experiment.draws >= 100  # as many as in the paper
-        pairs = zip(result.settings, result.by_seed, strict=True)
-        for seed, (settings, methods) in enumerate(pairs):
-            assert settings["rng"] == result.learners[seed]["rng"] == seed
-            assert settings["draws"] == result.experiment.draws
-            for rows in methods.values():
-                assert len(np.unique(rows.draw)) == result.experiment.draws
-                assert len(rows) == result.experiment.draws * result.experiment.test_tasks
-
-
-def test_every_experiment_has_all_methods(stored: list[Result]) -> None:
-    for result in stored:
-        methods = all_methods(result.guarantee)
-        keys = [(each.name, each.guarantee.failure_probability) for each in methods]
-        assert [list(by_method) for by_method in result.by_seed] == [keys] * result.seeds
-
-
-def test_every_experiment_was_run_as_it_is_described(stored: list[Result]) -> None:
-    for result in stored:
-        described = as_json(result.experiment.describe())
-        for settings, learner in zip(result.settings, result.learners, strict=True):
-            assert settings["study"]["experiment"] == learner["experiment"] == described
-
-
-def test_every_strong_learner_was_trained_by_the_recipe_in_use(stored: list[Result]) -> None:
-    strong = [result for result in stored if result.experiment.training is None]
-    assert {result.name.removesuffix("-strong") for result in strong} == {
-        "miniimagenet-conv4",
-        "miniimagenet-resnet12",
-    }
-    for result in strong:
-        recipe = recipe_for(build_backbone(result.experiment, class_pools()))
-        assert all(learner["recipe"] == asdict(recipe) for learner in result.learners)
-
-
-def test_every_control_was_run_with_the_learners_of_the_experiment(stored: list[Result]) -> None:
-    for result in stored:
-        controls = {control.name: control for control in list_controls(result.experiment)}
-        assert set(controls) - set(result.controls) == NOT_RUN.get(result.name, set())
-        for name, evaluation in result.controls.items():
-            described = as_json(controls[name].experiment.describe())
-            for settings, learner in zip(evaluation.settings, result.learners, strict=True):
-                assert settings["study"]["experiment"] == described
-                assert settings["study"]["weights"] == learner["weights"]
-                assert settings["draws"] == controls[name].experiment.draws
-
-
-def test_controls_share_what_they_do_not_vary(stored: list[Result]) -> None:
-    """Small tasks meet the test tasks of the experiment; without a shift, its thresholds."""
-    for result in stored:
-        for name, control in result.controls.items():
-            method = {"no-shift": "Meta-PS even"}.get(name, "oracle")
-            if name == "seen":
-                continue
-            for ours, theirs in zip(control.rows(method), result.rows(method), strict=True):
-                same = theirs.take(theirs.draw < control.draws)
-                np.testing.assert_array_equal(ours.threshold, same.threshold)
-
-
-def test_the_weights_of_every_seed_have_a_checksum(stored: list[Result]) -> None:
-    weights = [learner["weights"] for result in stored for learner in result.learners]
-    assert all(re.fullmatch("sha256:[0-9a-f]{64}", checksum) for checksum in weights)
-    assert len(set(weights)) == len(weights)
-    for result in stored:
-        assert len({learner["data"] for learner in result.learners}) == 1
-        for settings, learner in zip(result.settings, result.learners, strict=True):
-            assert settings["study"]["weights"] == learner["weights"]
-            assert settings["study"]["data"] == learner["data"]
-
-
-def test_the_accuracy_of_every_seed_is_measured_on_many_tasks(stored: list[Result]) -> None:
-    for result in stored:
-        for learner in result.learners:
-            low, high = learner["accuracy_interval"]
-            assert low < learner["accuracy"] < high
-            assert learner["accuracy_tasks"] == ACCURACY_TASKS
-
-
-def test_the_grid_of_the_research_code_is_within_its_step_in_every_draw(
-    stored: list[Result],
-) -> None:
-    for result in stored:
-        assert research_code.compare(result).largest <= STEP * (1 + 1e-6)
-
-
-def test_a_changed_row_would_be_seen(stored: list[Result], computed: str) -> None:
+def test_page_and_rows_agree(stored: list[Result], computed: str) -> None:
+    assert (DOCS / "results.md").read_text() == computed, "run: python experiments/page.py"
     first, *others = stored
     changed = [dict(methods) for methods in first.by_seed]
     rows = changed[-1]["Meta-PS joint", first.delta]
     changed[-1]["Meta-PS joint", first.delta] = replace(rows, size=rows.size + (rows.draw == 7))
     assert page([replace(first, by_seed=changed), *others]) != computed
+
+
+def test_every_experiment_was_run_as_it_is_described(stored: list[Result]) -> None:
+    assert {result.name for result in stored} == set(EXPERIMENTS) - {"glyphs"}
+    for result in stored:
+        e = result.experiment
+        assert result.seeds == len(result.learners) == e.seeds >= 2
+        keys = [(m.name, m.guarantee.failure_probability) for m in all_methods(result.guarantee)]
+        parts = zip(result.settings, result.by_seed, result.learners, strict=True)
+        for seed, (settings, methods, learner) in enumerate(parts):
+            study = settings["study"]
+            assert study["experiment"] == learner["experiment"] == as_json(e.describe())
+            assert settings["rng"] == learner["rng"] == seed
+            assert settings["draws"] == e.draws
+            assert (study["weights"], study["data"]) == (learner["weights"], learner["data"])
+            assert list(methods) == keys
+            for rows in methods.values():
+                assert len(np.unique(rows.draw)) == e.draws
+                assert len(rows) == e.draws * e.test_tasks
+            low, high = learner["accuracy_interval"]
+            assert low < learner["accuracy"] < high
+            assert learner["accuracy_tasks"] == ACCURACY_TASKS
+            if e.training is None:
+                backbone = build_learner(e, class_pools()).module.backbone
+                assert learner["recipe"] == asdict(recipe_for(backbone))
+        assert len({learner["data"] for learner in result.learners}) == 1
+        assert len({learner["weights"] for learner in result.learners}) == e.seeds
+
+
+def test_every_control_shares_the_learner_and_what_it_does_not_vary(stored: list[Result]) -> None:
+    """Small tasks meet the test tasks of the experiment; without a shift, its thresholds."""
+    for result in stored:
+        controls = {control.name: control for control in list_controls(result.experiment)}
+        assert set(controls) - set(result.controls) == NOT_RUN.get(result.name, set())
+        for name, evaluation in result.controls.items():
+            variant = controls[name].experiment
+            for settings, learner in zip(evaluation.settings, result.learners, strict=True):
+                assert settings["study"]["experiment"] == as_json(variant.describe())
+                assert settings["study"]["weights"] == learner["weights"]
+                assert settings["draws"] == variant.draws
+            if name == "seen":
+                continue
+            method = "Meta-PS even" if name == "no-shift" else "oracle"
+            for ours, theirs in zip(evaluation.rows(method), result.rows(method), strict=True):
+                same = theirs.take(theirs.draw < evaluation.draws)
+                np.testing.assert_array_equal(ours.threshold, same.threshold)
 
 
 def test_arrow_reads_the_rows_that_the_library_reads() -> None:
@@ -148,17 +108,14 @@ def test_arrow_reads_the_rows_that_the_library_reads() -> None:
             np.testing.assert_array_equal(vars(part)[column], values)
 
 
-def test_every_figure_is_shown_with_its_alternative_text(computed: str) -> None:
+def test_every_figure_and_link_of_the_page_leads_somewhere(computed: str) -> None:
     shown = dict.fromkeys(path for _, path in re.findall(r"!\[(.{40,}?)\]\((.*?)\)", computed))
-    assert len(shown) == computed.count("![")
+    assert len(shown) == computed.count("![")  # each has an alternative text
     for path in shown:
         assert (DOCS / path).read_bytes().startswith(b"\x89PNG")
     folders = [DOCS / "figures" / name for name in EXPERIMENTS]
     files = [*(DOCS / "figures").glob("*.png"), *(f for each in folders for f in each.glob("*"))]
     assert {str(path.relative_to(DOCS)) for path in files} == set(shown)
-
-
-def test_every_link_within_the_page_leads_somewhere(computed: str) -> None:
     headings = {anchor(title) for title in re.findall(r"^#+ (.*)$", computed, re.MULTILINE)}
     assert set(re.findall(r"\]\(#(.*?)\)", computed)) <= headings
     assert len(headings) == len(re.findall(r"^#+ ", computed, re.MULTILINE))
@@ -167,11 +124,11 @@ def test_every_link_within_the_page_leads_somewhere(computed: str) -> None:
 ALLOWED = r"1 - (alpha|delta|epsilon)|\b20\d\d\b|^\+?\.\d[%fg]$|^#[0-9a-f]{6}$"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments/results_page").glob("*.py")), ids=str)
-def test_no_number_of_the_page_is_typed_by_hand(path: Path) -> None:
+def test_no_number_of_the_page_is_typed_by_hand() -> None:
     """Strings hold no digits but those of formulas, years, formats and colours."""
-    for text in written_strings(ast.parse(path.read_text())):
-        assert not re.search(r"\d", re.sub(ALLOWED, "", text)), text
+    for path in (ROOT / "experiments/results_page").glob("*.py"):
+        for text in written_strings(ast.parse(path.read_text())):
+            assert not re.search(r"\d", re.sub(ALLOWED, "", text)), text
 
 
 def written_strings(tree: ast.Module) -> Iterator[str]:
@@ -186,5 +143,65 @@ def written_strings(tree: ast.Module) -> Iterator[str]:
             yield str(node.value) if isinstance(node.value, str) else ""
 
 
-def as_json(value: Any) -> Any:
-    return json.loads(json.dumps(value))
+def test_published_accuracies_are_plausible_and_have_a_source() -> None:
+    assert NOTES.keys() == EXPERIMENTS.keys() - {"glyphs"}
+    published = [each for notes in NOTES.values() for each in notes.get("published", ())]
+    assert len(published) == 11
+    for each in published:
+        assert 0.5 < each["accuracy"] < 1
+        assert each["learner"]
+        assert re.search(r"\b(19|20)\d\d\b|github\.com/", each["source"])
+
+
+# The published research code
+
+
+def test_the_grid_of_the_research_code_is_within_its_step_in_every_draw(
+    stored: list[Result],
+) -> None:
+    for result in stored:
+        assert research_code.compare(result).largest <= STEP * (1 + 1e-6)
+
+
+def test_the_research_code_was_run_on_the_scores_that_we_make() -> None:
+    step, outcome = read_outcome()
+    settings = list(make_settings())
+    assert len(outcome) == len(settings) == 5
+    for found, setting in zip(outcome, settings, strict=True):
+        again = compare(setting, lambda *_, found=found: found.original, step)
+        assert asdict(again) == asdict(found) | {"even": pytest.approx(found.even, rel=1e-6)}
+        assert again.equal
+
+
+def search_up(scores: Array, g: Guarantee, step: float) -> float:
+    """Stand-in for the research code: our even split, then the grid from zero upwards."""
+    exact = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta, split="even")
+    exact.calibrate(scores.ravel(), np.arange(len(scores)).repeat(scores.shape[1]))
+    cut = 0.0
+    while cut + step <= exact.threshold_:
+        cut += step
+    return cut
+
+
+def test_a_threshold_on_another_step_of_the_grid_is_found(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = np.random.default_rng(0).uniform(0.2, 1, size=(40, 60))
+    setting = Setting("uniform", scores, Guarantee(epsilon=0.2, alpha=0.2, delta=0.05))
+    assert compare(setting, search_up).equal
+    assert compare(setting, search_up, step=1e-3).equal
+    for shift in (-1e-4, 1e-4):
+        assert not compare(setting, lambda *given, by=shift: search_up(*given) + by).equal
+    (tmp_path / compare_original.SOURCE).parent.mkdir()
+    (tmp_path / compare_original.SOURCE).touch()
+    monkeypatch.setattr(compare_original, "STORED", tmp_path / "original.json")
+    monkeypatch.setattr(compare_original, "make_settings", lambda: iter([setting]))
+    for shift, status, word in ((0.0, 0, "yes"), (1e-4, 1, "NO")):
+        monkeypatch.setattr(
+            compare_original,
+            "load_constructor",
+            lambda path, by=shift: lambda *given: search_up(*given) + by,
+        )
+        assert compare_original.main([str(tmp_path)]) == status
+        assert word in capsys.readouterr().out
+        assert [each.equal for each in read_outcome()[1]] == [not status]

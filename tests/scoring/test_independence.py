@@ -26,7 +26,6 @@ from metapac.fewshot import (
     PrototypeLearner,
     RidgeLearner,
     SklearnLearner,
-    Task,
     score_tasks,
 )
 from metapac.fewshot.scoring import check_independence
@@ -70,41 +69,30 @@ def refined(support_x: Any, support_y: Any, x: Any) -> Any:
     return softmax(-((x[:, None] - moved) ** 2).sum(2))
 
 
-@pytest.mark.parametrize("function", [sinkhorn, standardised, refined])
-def test_learners_that_look_at_other_queries_are_refused(function: Any) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        score_tasks(CallableLearner(function), TASKS)
-    text = str(caught.value)
-    assert "must score each query by itself, from the support set alone, but query" in text
-    assert "of task 'pool-0' got (" in text
-    assert "no guarantee holds" in text
-    assert "\n" not in text
-
-
-def test_logits_and_scores_are_probed_too() -> None:
+def test_learners_that_look_at_other_queries_are_refused() -> None:
     def centred(support_x: Any, support_y: Any, x: Any) -> Any:
         logits = distances(support_x, support_y, x)
         return logits - logits.mean(0)
 
+    kinds = [(function, "probabilities") for function in (sinkhorn, standardised, refined)]
+    for function, outputs in (*kinds, (centred, "logits"), (centred, "scores")):
+        with pytest.raises(InvalidInput, match="must score each query by itself, from the support"):
+            score_tasks(CallableLearner(function, outputs=outputs), TASKS)
     for outputs in ("logits", "scores"):
-        with pytest.raises(InvalidInput, match="must score each query by itself"):
-            score_tasks(CallableLearner(centred, outputs=outputs), TASKS)
         score_tasks(CallableLearner(distances, outputs=outputs), TASKS)
 
 
-def test_a_bank_that_uses_its_whole_pool_is_refused() -> None:
-    class Whitened(PrototypeLearner):
-        def bank(self, x: Any) -> Any:
-            scaled = (x - x.mean(0)) / x.std(0)
-            outer = super().bank(scaled)
-            outer.x = x
-            outer._gather = lambda positions: scaled[positions.ravel()].reshape(  # type: ignore[method-assign]
-                *positions.shape, -1
-            )
-            return outer
+class OfTheBatch(nn.Module):
+    """A backbone that subtracts the mean of its batch, in evaluation mode too."""
 
-    with pytest.raises(InvalidInput, match="must score each query by itself"):
-        score_tasks(Whitened(), TASKS)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(0)
+
+
+def test_a_backbone_that_looks_at_its_batch_changes_nothing_on_a_cpu() -> None:
+    # Each example is embedded by itself, so that there is nothing else to look at: all are 0.
+    scores, _ = score_tasks(ProtoNet(OfTheBatch()), TASKS)
+    np.testing.assert_allclose(scores, 1 / 3, rtol=1e-4)
 
 
 def test_a_learner_left_to_chance_is_refused() -> None:
@@ -123,9 +111,8 @@ def test_a_learner_left_to_chance_is_refused() -> None:
     score_tasks(FixedModel(forward), TASKS)
 
 
-@pytest.mark.parametrize(
-    "learner",
-    [
+def test_independent_learners_pass_without_warning() -> None:
+    learners: list[Any] = [
         ProtoNet(MLP(5, rng=0)),
         ProtoNet(nn.Identity()),
         MAML(MLP(5, width=6, rng=0), classes=3, steps=2),
@@ -135,22 +122,14 @@ def test_a_learner_left_to_chance_is_refused() -> None:
         LogisticLearner(),
         SklearnLearner(LogisticRegression()),
         SklearnLearner(KNeighborsClassifier(3)),
-        SklearnLearner(RandomForestClassifier(10, random_state=0)),
+        SklearnLearner(RandomForestClassifier(10)),  # another forest for each task
         CallableLearner(lambda *parts: softmax(distances(*parts))),
-    ],
-    ids=lambda learner: type(learner).__name__,
-)
-def test_independent_learners_pass_without_warning(learner: Any) -> None:
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for seed in range(5):
-            tasks = ClassPool(X, Y).tasks(2, ways=3, shots=4, queries=6, rng=seed)
-            score_tasks(learner, tasks)
-
-
-def test_a_learner_that_adapts_at_random_passes_without_warning() -> None:
-    learner = SklearnLearner(RandomForestClassifier(10))  # another forest for each task
-    score_tasks(learner, TASKS)
+        for learner in learners:
+            for seed in range(3):
+                score_tasks(learner, ClassPool(X, Y).tasks(1, ways=3, shots=4, queries=6, rng=seed))
 
 
 def test_a_precision_that_is_not_declared_is_named() -> None:
@@ -185,19 +164,6 @@ def test_single_queries_and_single_labels_pass_without_warning() -> None:
     check_independence(PrototypeLearner(), tasks[0])
 
 
-def test_what_cannot_be_seen_on_one_task_passes_without_warning() -> None:
-    # A learner that remembers earlier queries looks the same on the first task.
-    memory: list[Any] = []
-
-    def remembering(support_x: Any, support_y: Any, x: Any) -> Any:
-        memory.append(len(x))
-        late = len(memory) > 5
-        return softmax(distances(support_x, support_y, x) * (2 if late else 1))
-
-    score_tasks(CallableLearner(remembering), TASKS)
-    assert len(memory) > 5  # and the later tasks are scored in another way
-
-
 def test_the_least_certain_query_is_tried() -> None:
     # Most queries are certain whatever the others are; one is not.
     def mostly_certain(support_x: Any, support_y: Any, x: Any) -> Any:
@@ -219,18 +185,17 @@ def test_queries_are_tried_in_batches_as_large_as_those_scored() -> None:
         score_tasks(CallableLearner(centred_if_many), TASKS)
 
 
-@pytest.mark.parametrize(("shift", "may_be_rounding"), [(0.01, True), (0.5, False)])
-def test_rounding_is_named_as_a_cause_of_small_differences_only(
-    shift: float, may_be_rounding: bool
-) -> None:
-    def shifted(support_x: Any, support_y: Any, x: Any) -> Any:
-        logits = distances(support_x, support_y, x)
-        logits[:, 0] += shift * (len(x) > 1)
-        return softmax(logits)
+def test_rounding_is_named_as_a_cause_of_small_differences_only() -> None:
+    for shift, may_be_rounding in ((0.01, True), (0.5, False)):
 
-    with pytest.raises(InvalidInput, match="must score each query by itself") as caught:
-        score_tasks(CallableLearner(shifted), TASKS)
-    assert ("if this is rounding, return float16" in str(caught.value)) is may_be_rounding
+        def shifted(support_x: Any, support_y: Any, x: Any) -> Any:
+            logits = distances(support_x, support_y, x)
+            logits[:, 0] += shift * (len(x) > 1)
+            return softmax(logits)
+
+        with pytest.raises(InvalidInput, match="must score each query by itself") as caught:
+            score_tasks(CallableLearner(shifted), TASKS)
+        assert ("if this is rounding, return float16" in str(caught.value)) is may_be_rounding
 
 
 def test_a_task_of_one_query_does_not_stand_for_the_others() -> None:
@@ -240,34 +205,15 @@ def test_a_task_of_one_query_does_not_stand_for_the_others() -> None:
         score_tasks(CallableLearner(sinkhorn), [single, TASKS[0]])
 
 
-def test_raw_scores_that_only_rise_are_noticed() -> None:
-    def crowded(support_x: Any, support_y: Any, x: Any) -> Any:
-        return distances(support_x, support_y, x) + 0.1 * len(x)
+def test_raw_scores_that_only_rise_or_fall_are_noticed() -> None:
+    for step in (0.1, -0.1):
 
-    with pytest.raises(InvalidInput, match="must score each query by itself"):
-        score_tasks(CallableLearner(crowded, outputs="scores"), TASKS)
-    score_tasks(CallableLearner(crowded, outputs="logits"), TASKS)  # a softmax takes it away
+        def crowded(support_x: Any, support_y: Any, x: Any, step: float = step) -> Any:
+            return distances(support_x, support_y, x) + step * len(x)
 
-
-def test_of_many_labels_the_best_are_compared() -> None:
-    lowered: list[int] = []
-
-    class Many:
-        """A scorer of 500 labels whose bound on rounding is costly."""
-
-        def adapt(self, x: Any, y: Any, *, classes: int | None = None) -> Any:
-            return self
-
-        def predict_proba(self, x: Any) -> Any:
-            return np.full((len(x), 500), 0.002)
-
-        def lowered_scores(self, x: Any, y: Any) -> Any:
-            lowered.append(len(x))
-            return np.full(len(x), 0.0019)
-
-    task = Task.from_arrays(X[:2], [0, 1], X[2:12], np.arange(10), classes=500, name="a")
-    score_tasks(Many(), [task])
-    assert len(lowered) <= 17
+        with pytest.raises(InvalidInput, match="must score each query by itself"):
+            score_tasks(CallableLearner(crowded, outputs="scores"), TASKS)
+        score_tasks(CallableLearner(crowded, outputs="logits"), TASKS)  # a softmax takes it away
 
 
 def test_a_learner_that_cannot_score_one_query_is_refused() -> None:
@@ -276,6 +222,6 @@ def test_a_learner_that_cannot_score_one_query_is_refused() -> None:
             raise ValueError("Expected more than 1 value per channel when training.")
         return softmax(distances(support_x, support_y, x))
 
-    message = r"cannot score query \d+ of task 'pool-0' alone \(Expected more .* training\)\. Use"
+    message = r"cannot score query \d+ of task 'pool-0' alone \(Expected more"
     with pytest.raises(InvalidInput, match=message):
         score_tasks(CallableLearner(normalised), TASKS)

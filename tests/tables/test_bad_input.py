@@ -56,34 +56,29 @@ def check(call: Any, expected: str | tuple[str, ...]) -> None:
         assert re.search(expected, str(caught.value))
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({"task": ["g"]}, ("task",)),
-        ({"score": 3}, ("score",)),
-        ({"cluster": 3}, ("cluster",)),
-        ({"id": b"x"}, ("id",)),
-        ({"classes_column": 3}, ("classes_column",)),
-        ({"columns": 3}, ("columns",)),
-        ({"columns": []}, ("columns",)),
-        ({"columns": ["p_a", 3]}, ("columns",)),
-        ({"columns": ["p_a", "p_a"]}, ("columns",)),
-        ({"columns": "l", "classes_column": "k", "classes": ["a"]}, ("classes",)),
-        ({"classes_column": "k"}, ("columns",)),
-        ({"columns": ["p_a"], "classes_column": "k"}, ("columns",)),
-        ({"y": "truth"}, ("y", "label")),
-        ({"scale": "sd", "label": "y"}, ("scale", "label")),
-        ({**NUMBERS, "score": "true"}, ("score",)),
-        ({**NUMBERS, "label": "y"}, ("label",)),
-        ({**NUMBERS, "classes": ["a"]}, ("classes",)),
-        ({**NUMBERS, "columns": "l", "classes_column": "k"}, ("classes_column",)),
-        ({**NUMBERS, "prediction": "truth"}, ("prediction", "y")),
-        ({**NUMBERS, "scale": "truth"}, ("scale", "y")),
-    ],
-    ids=str,
-)
-def test_columns(columns: dict[str, Any], expected: tuple[str, ...]) -> None:
-    check(lambda: Columns(**columns), expected)
+COLUMNS: list[Any] = [
+    ({"task": ["g"]}, ("task",)),
+    ({"cluster": 3}, ("cluster",)),
+    ({"id": b"x"}, ("id",)),
+    ({"classes_column": 3}, ("classes_column",)),
+    ({"columns": 3}, ("columns",)),
+    ({"columns": []}, ("columns",)),
+    ({"columns": ["p_a", 3]}, ("columns",)),
+    ({"columns": ["p_a", "p_a"]}, ("columns",)),
+    ({"classes_column": "k"}, ("columns",)),
+    ({"columns": ["p_a"], "classes_column": "k"}, ("columns",)),
+    ({"y": "truth"}, ("y", "label")),
+    ({"scale": "sd", "label": "y"}, ("scale", "label")),
+    ({**NUMBERS, "score": "true"}, ("score",)),
+    ({**NUMBERS, "classes": ["a"]}, ("classes",)),
+    ({**NUMBERS, "columns": "l", "classes_column": "k"}, ("classes_column",)),
+    ({**NUMBERS, "prediction": "truth"}, ("prediction", "y")),
+]
+
+
+def test_columns() -> None:
+    for columns, expected in COLUMNS:
+        check(lambda: Columns(**columns), expected)
 
 
 def test_open_table() -> None:
@@ -95,10 +90,8 @@ def test_open_table() -> None:
 CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = [
     # columns that are not there, or not what they should be
     ({}, {"task": "g"}, ("score", "prediction", "y")),
-    ({}, SCORE | {"label": "y"}, ("score", "prediction", "y")),
     ({}, {"score": "true"}, ("task",)),
     ({}, SCORE | {"score": "Treu"}, "no column 'Treu'; it has: g, y, .* Did you mean 'true'"),
-    ({}, SCORE | {"cluster": "cluster"}, "no column 'cluster'"),
     ({}, SCORE | {"id": "ids"}, "no column 'ids'"),
     ({f"c{i}": [1.0] * 3 for i in range(200)}, SCORE | {"task": "x"}, "c19 and 180 more"),
     ({}, SCORE | {"score": "y"}, "column 'y' must hold numbers, got string"),
@@ -117,35 +110,27 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({"y": ["a", "c", "b"]}, LABEL | {"classes": ["a", "b"]}, "classes 'a', 'b', got 'c' in 1 row"),
     ({"y": ["a", None, "b"]}, LABEL, "got no label in 1 row"),
     ({"y": ["A", "b", "A"]}, LABEL, "only in case"),
-    ({"y": ["a", None, "b"]}, EACH | {"score": "true"}, "got no label in 1 row"),
     ({"y": pa.array([None] * 3, TEXT)}, EACH | {"score": "true"}, "'y' holds no labels"),
-    ({"y": ["a", "a", "a"]}, LABEL, ("classes",)),
     ({"p_true": [1.0, 1.0, 1.0]}, LABEL, ("classes",)),
     ({}, {"task": "y", "label": "g"}, "'u' in 2 rows"),
     ({"h": ["a", "b", "c"]}, {"task": "h", "label": "g"}, r"classes=\['u', 'v'\]"),
     ({"y": ["1", "0", "1"]}, LABEL | {"columns": ["p_a", "p_b"]}, r"classes=\['0', '1'\]"),
-    ({}, EACH | {"label": None}, ("label",)),
     ({}, EACH | {"label": None, "score": "true"}, ("label",)),
     ({}, EACH | {"epsilon": {"a": 0.5}}, "no value for class 'b'"),
     ({}, EACH | {"epsilon": dict.fromkeys("abc", 0.5)}, "names class 'c'"),
     ({}, LABEL | {"epsilon": {"a": 0.5}}, "per_class=True"),
     ({}, LABEL | {"columns": "q_*"}, ("columns",)),
     ({}, LABEL | {"columns": "*_*"}, ("columns",)),
-    ({}, LABEL | {"columns": "true"}, ("columns",)),
-    ({}, LABEL | {"columns": ["p_a", "p_c"]}, "no column 'p_c'"),
     ({}, LABEL | {"columns": ["p_a", "g"]}, ("columns",)),
-    ({}, LABEL | {"columns": ["p_a", "y"]}, ("columns",)),
     ({}, LABEL | {"columns": ["p_a"]}, "one class only"),
     ({}, LABEL | {"columns": ["p_a", "p_b"], "classes": ["a"]}, ("classes",)),
     ({}, LABEL | {"classes": "ab"}, ("classes",)),
     ({}, LABEL | {"classes": ["a", "a"]}, ("classes",)),
-    ({}, LABEL | {"classes": []}, ("classes",)),
     ({}, LABEL | {"classes": ["a", "c"]}, "no column 'p_c'"),
     # numbers
     ({}, NUMBERS | {"y": None}, ("y", "prediction")),
     ({}, NUMBERS | {"per_class": True}, "prediction"),
     ({}, NUMBERS | {"prediction": "gues"}, "Did you mean 'guess'"),
-    ({}, NUMBERS | {"y": "y"}, "column 'y' must hold numbers"),
     *(
         ({name: [1.0, value, 1.0]}, NUMBERS, f"'{name}' must hold .* in 1 of 3 rows")
         for name, values in {
@@ -170,10 +155,7 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({}, NAMED | {"per_class": True}, "per_class=True"),
     ({}, NAMED | {"columns": "y"}, ("columns",)),
     ({}, NAMED | {"classes_column": "y"}, ("classes_column",)),
-    ({}, NAMED | {"classes_column": "l"}, ("classes_column",)),
-    ({}, NAMED | {"classes_column": "kk"}, "no column 'kk'"),
     ({"y": ["a", "c", "a"]}, NAMED, "'y' must hold .*'k' .* in 1 row"),
-    ({"y": ["a", None, "a"]}, NAMED, "'y' must hold .*'k' .* in 1 row"),
     *(
         ({"k": [["a", "b"], value, ["a", "b"]]}, NAMED, "'l' and 'k' .* in 1 row")
         for value in (["a"], ["a", "a"], ["a", None], None, [])
@@ -181,10 +163,10 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "options", "expected"), CALIBRATE)
-def test_calibrate(changes: Any, options: dict[str, Any], expected: Any) -> None:
-    table = pa.table(TABLE | changes)
-    check(lambda: calibrate_table(table, **LOOSE | options), expected)
+def test_calibrate() -> None:
+    for changes, options, expected in CALIBRATE:
+        table = pa.table(TABLE | changes)
+        check(lambda: calibrate_table(table, **LOOSE | options), expected)
 
 
 def promise(**changes: Any) -> MetaPS:
@@ -194,39 +176,37 @@ def promise(**changes: Any) -> MetaPS:
     return method.calibrate(rng.random(800), np.repeat(np.arange(20), 40), labels)
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "expected"),
-    [
+PREDICT: list[Any] = [
         ({"set": [1, 1, 1]}, {}, "already has a column 'set'"),
-        ({"SET": [1, 1, 1]}, {}, "already has a column 'set'"),
         ({"answer": [1, 1, 1]}, {"answer": True}, "already has a column 'answer'"),
-        ({"in_a": [1, 1, 1]}, {"booleans": True}, "already has a column 'in_a'"),
         ({}, {"columns": "l", "classes": ["A", "a"], "booleans": True}, "in case"),
         ({"p_a": [True] * 3}, {}, "'p_a' must hold numbers, got boolean"),
         ({"p_a": [1.0, None, 1.0]}, {}, r"1 of 3 rows \(by class, 'a': 1\)"),
-        ({"p_a": [1.0, math.nan, 1.0]}, {}, r"1 of 3 rows \(by class, 'a': 1\)"),
         ({"l": [[0.2, None], [0.1, 0.2], [0.1, 0.1]]}, {"columns": "l", "classes": "ab"},
          ("classes",)),
         ({"l": [[0.2, None], [0.1, 0.2], [0.1, 0.1]]}, {"columns": "l", "classes": ["a", "b"]},
          r"1 of 3 rows \(by class, 'b': 1\)"),
         ({"l": [[None, 0.2], [0.1, 0.2, 1.0], [0.1, 0.1]]}, {"columns": "l"}, "1 of 3 rows;"),
+    ({"l": [[0.1, math.nan, 0.2], [0.1, 0.2, None], [0.1, 0.1, None]]}, {"columns": "l"},
+     "1 of 3 rows;"),
         ({}, {"columns": "l", "classes_column": "k", "booleans": True}, "booleans=True"),
         ({}, {"columns": "l", "classes": ["a", "b", "c"]}, "got 2 to 2 scores"),
         ({}, {"output": "x.txt", "columns": "q_*"}, ("output",)),  # before the table is read
         ({}, {"prediction": "guess", "booleans": True}, ("prediction",)),
-        ({}, {"prediction": "guess", "answer": True}, ("prediction",)),
         ({}, {"prediction": "guess"}, "residual_scores"),
         ({}, {"allow": ["x"]}, "got 'x'"),
         ({"p_a": [90.0, 20.0, 70.0], "p_b": [10.0, 80.0, 30.0]}, {}, "percentages"),
-    ],
-)  # fmt: skip
-def test_predict(changes: Any, options: dict[str, Any], expected: Any, tmp_path: Path) -> None:
-    table = pa.table(TABLE | changes)
-    check(lambda: predict_table(promise(), table, **options), expected)
-    path = tmp_path / "sets.csv"
-    with pytest.raises(InvalidInput):
-        predict_table(promise(), table, **{"output": path} | options)
-    assert not path.exists()
+    ]  # fmt: skip
+
+
+def test_predict(tmp_path: Path) -> None:
+    for changes, options, expected in PREDICT:
+        table = pa.table(TABLE | changes)
+        check(lambda: predict_table(promise(), table, **options), expected)
+        path = tmp_path / "sets.csv"
+        with pytest.raises(InvalidInput):
+            predict_table(promise(), table, **{"output": path} | options)
+        assert not path.exists()
 
 
 def test_predict_with_the_wrong_promise() -> None:
@@ -249,10 +229,7 @@ NEW_TASKS: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({}, {"score": "true"}, ("task",)),
     ({}, {"task": "g"}, ("score", "prediction", "y")),
     ({}, {"task": "nowhere", "score": "true"}, "no column 'nowhere'"),
-    ({}, LABEL | {"label": "z"}, "no column 'z'"),
-    ({"g": ["u", None, "v"]}, LABEL, "'g'.* missing in 1 row"),
     ({"y": ["a", "fox", "b"]}, LABEL, "got 'fox' in 1"),
-    ({"y": ["a", None, "b"]}, LABEL, "got no label in 1 row"),
     ({"y": [0.5, 1.5, 1.0]}, LABEL, "to name labels, got double|to name labels, got float"),
     ({"p_b": [0.5, None, 0.5]}, LABEL, "nulls or NaN|NaN"),
     ({"true": [0.5, None, 0.5]}, SCORE, "1 .* out of 3"),
@@ -260,13 +237,13 @@ NEW_TASKS: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("changes", "options", "expected"), NEW_TASKS)
-def test_evaluate_and_monitor(changes: Any, options: dict[str, Any], expected: Any) -> None:
-    known, table = promise(), pa.table(TABLE | changes)
-    check(lambda: evaluate_table(known, table, **options), expected)
-    monitor = Monitor(known)
-    check(lambda: monitor_table(monitor, table, **options), expected)
-    assert monitor.course == []
+def test_evaluate_and_monitor() -> None:
+    for changes, options, expected in NEW_TASKS:
+        known, table = promise(), pa.table(TABLE | changes)
+        check(lambda: evaluate_table(known, table, **options), expected)
+        monitor = Monitor(known)
+        check(lambda: monitor_table(monitor, table, **options), expected)
+        assert monitor.course == []
 
 
 def test_evaluate_with_the_wrong_promise() -> None:
@@ -279,43 +256,34 @@ def test_evaluate_with_the_wrong_promise() -> None:
         evaluate_table(MetaPS(epsilon=0.1, alpha=0.1, delta=0.1), table, **SCORE)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"task": None}, ("task",)),
-        ({"task": ["g"]}, ("task",)),
-        ({"task": "site"}, "no column 'site'"),
-        ({"label": "z"}, "no column 'z'"),
-    ],
-)
-def test_sizes(options: dict[str, Any], expected: Any, tmp_path: Path) -> None:
-    asked = LABEL | options
-    check(lambda: open_scores(pa.table(TABLE), dict(asked)).sizes(by_class=True), expected)
-
-
-def test_sizes_of_rows_without_names(tmp_path: Path) -> None:
-    def sizes(source: Any, *, by_class: bool = False) -> Any:
-        return open_table(source, Columns(task="g", label="y")).sizes(by_class=by_class)
-
-    check(lambda: sizes(pa.table({"g": ["a", None, None]})), "'g'.* is missing in 2 rows")
-    check(lambda: sizes(pa.table({"g": pa.array([], TEXT)})), "holds no rows")
-    unlabelled = pa.table({"g": ["a", "a"], "y": ["no", None]})
-    check(lambda: sizes(unlabelled, by_class=True), "'y'.* is missing in 1 row")
+def test_sizes(tmp_path: Path) -> None:
+    for options, expected in (({"task": None}, ("task",)), ({"label": "z"}, "no column 'z'")):
+        table = open_scores(pa.table(TABLE), LABEL | options)
+        check(lambda: table.sizes(by_class=True), expected)
     (tmp_path / "a.csv").write_text('g,s\na,1\n"",2\n')
-    check(lambda: sizes(tmp_path / "a.csv"), "a.csv, line 3: column 'g' is empty")
+    sources: list[tuple[Any, str]] = [
+        (pa.table({"g": ["a", None, None]}), "'g'.* is missing in 2 rows"),
+        (pa.table({"g": pa.array([], TEXT)}), "holds no rows"),
+        (tmp_path / "a.csv", "a.csv, line 3: column 'g' is empty"),
+    ]
+    for source, words in sources:
+        check(lambda: open_table(source, Columns(task="g")).sizes(), words)
+    unlabelled = open_table(pa.table({"g": ["a", "a"], "y": ["no", None]}), Columns(**LABEL))
+    check(lambda: unlabelled.sizes(by_class=True), "'y'.* is missing in 1 row")
 
 
-@pytest.mark.parametrize("name", ["", "  ", None, 7])
-def test_site(name: Any) -> None:
-    levels = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
-    table = pa.table(TABLE)
-    check(lambda: site_table(table, name=name, score="true", **levels), ("name",))
-    own = {"name": "a", "label": "y", "score": "true", "per_class": True}
-    check(lambda: site_table(table, **own, **levels), ("classes", "score"))
-    check(lambda: site_table(table, name="a", score="true", task="g", **levels), ("task",))
-    check(lambda: site_table(table, name="a", score="y", **levels), "'y' must hold numbers")
-    check(lambda: site_table(table, name="a", **levels), ("score", "prediction", "y"))
-    check(lambda: site_table(table, name="a", label="g", **levels), "got 'u' in 2 rows")
+def test_site() -> None:
+    levels, table = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}, pa.table(TABLE)
+    sites: list[tuple[dict[str, Any], str | tuple[str, ...]]] = [
+        *(({"name": name, "score": "true"}, ("name",)) for name in ("", "  ", None, 7)),
+        ({"label": "y", "score": "true", "per_class": True}, ("classes", "score")),
+        ({"score": "true", "task": "g"}, ("task",)),
+        ({"score": "y"}, "'y' must hold numbers"),
+        ({}, ("score", "prediction", "y")),
+        ({"label": "g"}, "got 'u' in 2 rows"),
+    ]
+    for options, expected in sites:
+        check(lambda: site_table(table, **{"name": "a"} | options, **levels), expected)
 
 
 def test_a_column_with_too_many_values_is_not_a_label(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,26 +59,27 @@ def route(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return str(request.param)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_honest_tables_pass_without_warning_on_every_engine(engine: str) -> None:
-    frame = patients()
-    calibrate_table(put(engine, frame), **USED, id="patient")
-    calibrate_table(put(engine, frame), **USED)
-
-
 @pytest.mark.usefixtures("route")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_copies_are_found_on_every_engine(engine: str) -> None:
+def test_copies_and_the_direction_are_found_on_every_engine(engine: str) -> None:
     frame = patients().astype({"site": object, "y": object})
-    twice = pd.concat([frame, frame], ignore_index=True)
+    honest, twice = put(engine, frame), put(engine, pd.concat([frame, frame], ignore_index=True))
+    for id in ("patient", None):  # without warning
+        calibrate_table(honest, **USED, id=id)
     with pytest.raises(InvalidInput, match=r"every row occurs 2 times \(6000 rows, 3000 distinct"):
-        calibrate_table(put(engine, twice), **USED)
-    with pytest.raises(
-        InvalidInput, match=r"id occurs twice .* in 3000 of 6000 rows \(first: 0 in"
-    ):
-        calibrate_table(put(engine, twice), **USED, id="patient")
+        calibrate_table(twice, **USED)
+    words = r"id occurs twice .* in 3000 of 6000 rows \(first: 0 in"
+    with pytest.raises(InvalidInput, match=words):
+        calibrate_table(twice, **USED, id="patient")
     with pytest.raises(InvalidInput, match="every row occurs 2 times"):
-        calibrate_table(put(engine, twice), task="site", score="p_no", columns="q_*", **LEVELS)
+        calibrate_table(twice, task="site", score="p_no", columns="q_*", **LEVELS)
+    wrong = frame.assign(p_no=-np.log(frame.p_no), p_yes=-np.log(frame.p_yes))
+    for count in (0, 60):  # other classes, which are read as one list if they are many
+        others = [str(i) for i in range(count)]
+        more = pd.DataFrame(99.0, frame.index, [f"p_{name}" for name in others])
+        table = put(engine, pd.concat([wrong, more], axis=1))
+        with pytest.raises(InvalidInput, match="the true label scores lower.* in 30 of 30 tasks"):
+            calibrate_table(table, **USED, classes=["no", "yes", *others])
 
 
 def test_scores_near_the_ranks_show_whether_rows_are_counted(
@@ -97,15 +98,6 @@ def test_scores_near_the_ranks_show_whether_rows_are_counted(
     with as_if_large():
         calibrate_table(frame, **used)
     calibrate_table(twice, **used, allow=("duplicates",))
-
-
-@pytest.mark.usefixtures("route")
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_direction_is_found_on_every_engine(engine: str) -> None:
-    frame = patients()
-    wrong = frame.assign(p_no=-np.log(frame.p_no), p_yes=-np.log(frame.p_yes))
-    with pytest.raises(InvalidInput, match="the true label scores lower.* in 30 of 30 tasks"):
-        calibrate_table(put(engine, wrong), **USED)
 
 
 def test_the_score_of_one_class_is_not_that_of_the_true_label(frame: pd.DataFrame) -> None:
@@ -140,14 +132,6 @@ def test_a_score_that_is_missing_for_another_label(
         calibrate_table(tmp_path / "gaps.csv", **USED)
 
 
-def test_a_label_column_that_matches_the_pattern_is_no_class(frame: pd.DataFrame) -> None:
-    table = frame.assign(p_y=(frame.y == "yes").astype(int), p_true=frame.p_no)
-    used = USED | {"label": "p_y", "score": "p_true", "per_class": True}
-    table = table.drop(columns=["p_no", "p_yes"])
-    promise = calibrate_table(table, **used, on_infeasible="trivial", min_examples=1, allow=())
-    assert promise.classes_ == (0, 1)
-
-
 @pytest.mark.usefixtures("route")
 def test_percentages(frame: pd.DataFrame, promise: MetaPS) -> None:
     scores = ["p_no", "p_yes"]
@@ -167,9 +151,6 @@ def test_percentages(frame: pd.DataFrame, promise: MetaPS) -> None:
     evaluate_table(promise, new_percent, allow=("percentages",))
     with pytest.raises(InvalidInput, match="sum to 1 in 1500 rows and to 100 in 1500"):
         predict_table(promise, pd.concat([new[:1500], new_percent[1500:]]))
-    lists = mixed.assign(probs=mixed[scores].to_numpy().tolist()).drop(columns=scores)
-    with pytest.raises(InvalidInput, match="sum to 1 in 1500 rows and to 100 in 1500"):
-        predict_table(promise, lists, columns="probs", classes=["no", "yes"])
 
 
 def test_a_site_is_one_task(frame: pd.DataFrame) -> None:
@@ -206,16 +187,3 @@ def test_a_sample_is_drawn_whatever_the_values_are(monkeypatch: pytest.MonkeyPat
     assert sets.spread is not None
     assert max(sets.spread) < 0.03  # sites do not differ
     assert calibrate_table(table, **USED)._sets == sets
-
-
-@pytest.mark.usefixtures("route")
-def test_many_classes_are_one_list() -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 60, 3000)
-    scores = rng.normal(size=(3000, 60)) + 3 * np.eye(60)[labels]
-    columns = {f"p_{i}": scores[:, i] for i in range(60)}
-    table = pd.DataFrame({"site": np.repeat(np.arange(30), 100), "y": labels} | columns)
-    calibrate_table(table, **USED)
-    negative = table.assign(**{name: -table[name] for name in columns})
-    with pytest.raises(InvalidInput, match="the true label scores lower"):
-        calibrate_table(negative, **USED)

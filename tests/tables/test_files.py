@@ -6,10 +6,7 @@ import csv
 import gc
 import gzip
 import io
-import os
-import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -18,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -39,40 +35,18 @@ BOTH = pytest.mark.parametrize("engine", ["duckdb", "spark"])
 NAMES = ["it's", 'say "x"', "a,b", "line\nbreak", "\N{DOG}", "007", "70", "2020-01-02", " "]
 
 
-@pytest.fixture(scope="module")
-def frame() -> pd.DataFrame:
-    scores = np.random.default_rng(0).random(180).round(2)  # many ties
-    scores[:3] = -1e9
-    table = pd.DataFrame({"task": np.repeat(NAMES, 20), "note": "x", "score": scores})
-    return table.sample(frac=1, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def expected(frame: pd.DataFrame) -> MetaPS:
-    return MetaPS(**LEVELS).calibrate(frame.score.to_numpy(), frame.task.to_numpy())
-
-
-def check(expected: MetaPS, source: Any, **more: Any) -> None:
-    result = calibrate_table(source, task="task", score="score", **LEVELS, **more)
-    order = np.argsort(expected.tasks_)
-    assert result.tasks_.tolist() == expected.tasks_[order].tolist()
-    assert result.task_thresholds_.tolist() == expected.task_thresholds_[order].tolist()
-    assert result.threshold_ == expected.threshold_ > -np.inf
-
-
-def write(frame: pd.DataFrame, path: Path) -> Path:
+def write(frame: pd.DataFrame, path: Path, **options: Any) -> Path:
     """Write a frame to a file of the kind that its name says."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kind = path.suffixes[0].lower() if path.suffixes else ".csv"
-    if kind in (".csv", ".gz"):
-        frame.to_csv(path, index=False)
+    if kind == ".csv":
+        frame.to_csv(path, index=False, **options)
     elif kind == ".jsonl":
         frame.to_json(path, orient="records", lines=True)
     elif kind == ".feather":
         feather.write_feather(pa.Table.from_pandas(frame), path)
     elif kind == ".xlsx":
-        rows = [list(frame.columns), *frame.to_numpy().tolist()]
-        write_workbook(path, {"scores": rows})
+        write_workbook(path, {"scores": [list(frame.columns), *frame.to_numpy().tolist()]})
     else:
         frame.to_parquet(path)
     return path
@@ -80,63 +54,47 @@ def write(frame: pd.DataFrame, path: Path) -> Path:
 
 @BOTH
 @pytest.mark.parametrize(
-    "name", ["a.parquet", "a.csv", "a.csv.gz", "no suffix", "a.jsonl", "a.feather", "a.xlsx"]
+    "name",
+    ["a.parquet", "a.csv", "a.csv.gz", "no suffix", "a.jsonl", "a.feather", "a.xlsx", "utf-16.csv"],
 )
-def test_files_of_every_kind(
-    name: str, engine: str, frame: pd.DataFrame, expected: MetaPS, tmp_path: Path
-) -> None:
-    path = write(frame, tmp_path / name)
-    check(expected, path, connection=connection(engine))
-    check(expected, f"file://{path}", connection=connection(engine))
+def test_files_of_every_kind(name: str, engine: str, tmp_path: Path) -> None:
+    scores = np.random.default_rng(0).random(180).round(2)  # many ties
+    scores[:3] = -1e9
+    frame = pd.DataFrame({"task": np.repeat(NAMES, 20), "note": "x", "score": scores})
+    frame = frame.sample(frac=1, random_state=0)
+    expected = MetaPS(**LEVELS).calibrate(frame.score.to_numpy(), frame.task.to_numpy())
+    order = np.argsort(expected.tasks_)
+    foreign = name == "utf-16.csv"
+    written = {"sep": ";", "decimal": ",", "encoding": "utf-16"} if foreign else {}
+    reading = {"separator": ";", "decimal": ",", "encoding": "utf-16"} if foreign else {}
+    path = write(frame, tmp_path / name, **written)
+    for source in (path, f"file://{path}"):
+        used: dict[str, Any] = {"task": "task", "score": "score", **LEVELS, **reading}
+        result = calibrate_table(source, **used, connection=connection(engine))
+        assert result.tasks_.tolist() == expected.tasks_[order].tolist()
+        assert result.task_thresholds_.tolist() == expected.task_thresholds_[order].tolist()
+        assert result.threshold_ == expected.threshold_ > -np.inf
 
 
-def test_infinity_and_the_index_of_pandas(frame: pd.DataFrame, tmp_path: Path) -> None:
-    infinite = frame.replace({-1e9: -np.inf})
-    expected = MetaPS(**LEVELS).calibrate(infinite.score.to_numpy(), infinite.task.to_numpy())
-    infinite.to_csv(tmp_path / "a.csv")
-    infinite.to_parquet(tmp_path / "a.parquet", index=True)
-    for name in ("a.csv", "a.parquet"):
-        check(expected, tmp_path / name)
-
-
-@BOTH
-@pytest.mark.parametrize("encoding", ["utf-8", "windows-1252", "utf-16"])
-def test_foreign_csv_gives_the_same_threshold(
-    frame: pd.DataFrame, expected: MetaPS, engine: str, encoding: str, tmp_path: Path
-) -> None:
-    written = frame.replace({"\N{DOG}": "K\xf6ln \u20ac"})
-    written.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",", encoding=encoding)
-    reading: dict[str, Any] = {"separator": ";", "decimal": ",", "encoding": encoding}
-    result = calibrate_table(
-        tmp_path / "a.csv", task="task", score="score", **LEVELS, **reading,
-        connection=connection(engine),
-    )  # fmt: skip
-    assert "K\xf6ln \u20ac" in result.tasks_.tolist()
-    assert sorted(result.task_thresholds_) == sorted(expected.task_thresholds_)
-    assert result.threshold_ == expected.threshold_
-
-
-@pytest.mark.parametrize(
-    ("encoding", "count"), [("Latin-1", 1), ("utf-16", 1), ("UTF8", 0), ("utf-8-sig", 0)]
-)
 def test_encodings_are_read_from_private_copies(
-    encoding: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    (tmp_path / "scratch").mkdir()
     path = tmp_path / "site=ohio" / "a.csv.gz"
-    path.parent.mkdir()
-    path.write_bytes(gzip.compress("x\n\xe9\n".encode(encoding)))
-    engine = connect()
-    table = open_source(path, encoding=encoding, connection=engine)
-    assert table.run(table.table).to_pylist() == [{"x": "\xe9", "site": "ohio"}]
-    copies = list((tmp_path / "scratch").glob("metapac-csv-*"))
-    assert len(copies) == count
-    assert all(folder.stat().st_mode & 0o077 == 0 for folder in copies)
-    engine.disconnect()
-    del engine, table
-    gc.collect()
-    assert not list((tmp_path / "scratch").iterdir())
+    for folder in (tmp_path / "scratch", path.parent):
+        folder.mkdir()
+    for encoding, count in (("Latin-1", 1), ("utf-16", 1), ("UTF8", 0), ("utf-8-sig", 0)):
+        path.write_bytes(gzip.compress("x\n\xe9\n".encode(encoding)))
+        engine = connect()
+        table = open_source(path, encoding=encoding, connection=engine)
+        assert table.run(table.table).to_pylist() == [{"x": "\xe9", "site": "ohio"}]
+        copies = list((tmp_path / "scratch").glob("metapac-csv-*"))
+        assert len(copies) == count
+        assert all(folder.stat().st_mode & 0o077 == 0 for folder in copies)
+        engine.disconnect()
+        del engine, table
+        gc.collect()
+        assert not list((tmp_path / "scratch").iterdir())
 
 
 def columns(path: Path, text: str) -> tuple[str, ...]:
@@ -177,15 +135,12 @@ def test_an_engine_reads_what_python_reads(
 
 
 @BOTH
-@pytest.mark.parametrize("text", ["0x1p3", "1f", "1d", "1_0", "", "nan", "1e", "--1"])
-def test_engines_refuse_the_numbers_that_python_refuses(
-    text: str, engine: str, tmp_path: Path
-) -> None:
-    (tmp_path / "a.csv").write_text(f"task,score\na, 1.5e-3 \na,-Infinity\na,inf\na,.5\na,{text}\n")
-    with pytest.raises(InvalidInput, match=re.escape(f"line 6: column 'score' holds '{text}'")):
-        calibrate_table(
-            tmp_path / "a.csv", task="task", score="score", **LEVELS, connection=connection(engine)
-        )
+def test_engines_refuse_the_numbers_that_python_refuses(engine: str, tmp_path: Path) -> None:
+    path, there = tmp_path / "a.csv", connection(engine)
+    for text in ("0x1p3", "1f", "1_0", "", "nan", "1e", "--1"):
+        path.write_text(f"task,score\na, 1.5e-3 \na,-Infinity\na,inf\na,.5\na,{text}\n")
+        with pytest.raises(InvalidInput, match=f"line 6: column 'score' holds '{text}'"):
+            calibrate_table(path, task="task", score="score", **LEVELS, connection=there)
 
 
 def put(path: Path, task: str | None) -> None:
@@ -215,13 +170,13 @@ def test_globs_and_folders_of_any_depth(engine: str, tmp_path: Path) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_names_that_look_like_patterns_are_names(engine: str, suffix: str, tmp_path: Path) -> None:
+def test_names_that_look_like_patterns_are_names(engine: str, tmp_path: Path) -> None:
     odd = ["x[1]", "x1", "c*", "c", "b{1,2}", "b1", "q?", "qq", "back\\slash", "a b%20"]
-    for name in odd:
-        put(tmp_path / f"{name}.{suffix}", name)
-    for name in odd:
-        assert tasks(tmp_path / f"{name}.{suffix}", engine) == [name]
+    paths = [tmp_path / f"{name}.{kind}" for name in odd for kind in ("parquet", "csv", "jsonl")]
+    for path in paths:
+        put(path, path.name)
+    for path in paths:
+        assert tasks(path, engine) == [path.name]
 
 
 @BOTH
@@ -262,21 +217,10 @@ def test_parquet_files_may_have_other_columns(engine: str, tmp_path: Path) -> No
     assert table.schema.metadata is None
 
 
-@pytest.mark.parametrize("name", ["2020-01-02", "3f2504e0-4f89-11d3-9a0c-0305e82c3301"])
-def test_dates_and_identifiers_in_json_remain_text(name: str, tmp_path: Path) -> None:
-    put(tmp_path / "a.jsonl", name)
-    assert tasks(tmp_path / "a.jsonl") == [name]
-
-
-@pytest.mark.parametrize("name", ["a.duckdb", "b.DDB", "c.db", "a.sqlite", "a.sqlite3", "d.db3"])
-def test_databases_are_opened_by_their_names(name: str, tmp_path: Path) -> None:
-    is_sqlite = "3" in name or "sqlite" in name
-    there: Any = (sqlite3 if is_sqlite else duckdb).connect(str(tmp_path / name))
-    there.execute("CREATE TABLE t (g TEXT, s REAL)")
-    there.execute("INSERT INTO t VALUES ('a', .5), ('a', .5), ('a', .5)")
-    there.commit()
-    there.close()
-    assert tasks(tmp_path / name) == ["a"]
+def test_dates_and_identifiers_in_json_remain_text(tmp_path: Path) -> None:
+    for name in ("2020-01-02", "3f2504e0-4f89-11d3-9a0c-0305e82c3301"):
+        put(tmp_path / f"{name}.jsonl", name)
+        assert tasks(tmp_path / f"{name}.jsonl") == [name]
 
 
 def test_a_file_under_a_wrong_name_is_read_as_what_it_is(tmp_path: Path) -> None:
@@ -294,37 +238,27 @@ def test_folders_are_searched_to_a_limit(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("a.csv", "d/b.csv", ".hidden/x.csv", "_temporary/y.csv"):
         put(tmp_path / name, Path(name).stem)
     (tmp_path / "d" / "c.txt").write_text("not a table")
-    walk = os.walk
-
-    def walk_with_ghosts(folder: Path) -> Any:  # which vanished in the meantime
-        for place, folders, names in walk(folder):
-            yield place, folders, [*names, "ghost.csv"]
-
-    monkeypatch.setattr(os, "walk", walk_with_ghosts)
-    monkeypatch.setattr(files, "_MOST_ENTRIES", 8)
+    monkeypatch.setattr(files, "_MOST_ENTRIES", 6)
     assert tasks(tmp_path) == ["a", "b"]
-    monkeypatch.setattr(files, "_MOST_ENTRIES", 7)
-    with pytest.raises(InvalidInput, match="more than 7 files"):
+    monkeypatch.setattr(files, "_MOST_ENTRIES", 5)
+    with pytest.raises(InvalidInput, match="more than 5 files"):
         tasks(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["_a.csv", ".a.csv"])
-def test_names_that_spark_ignores_are_rejected(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("g,s\na,0.5\n")
-    with pytest.raises(InvalidInput, match="Spark ignores names"):
-        open_source(tmp_path / name, connection=SimpleNamespace(name="pyspark"))
+def test_names_that_spark_ignores_are_rejected(tmp_path: Path) -> None:
+    for name in ("_a.csv", ".a.csv"):
+        (tmp_path / name).write_text("g,s\na,0.5\n")
+        with pytest.raises(InvalidInput, match="Spark ignores names"):
+            open_source(tmp_path / name, connection=SimpleNamespace(name="pyspark"))
 
 
-@pytest.mark.parametrize("kind", ["pandas", "pyarrow", "feather"])
-def test_half_precision_is_read(kind: str, tmp_path: Path) -> None:
+def test_half_precision_is_read(tmp_path: Path) -> None:
     frame = pd.DataFrame({"task": ["a"] * 3, "score": np.array([0.1, 0.5, 2.0], np.float16)})
-    source: Any = frame if kind == "pandas" else pa.Table.from_pandas(frame)
-    if kind == "feather":
-        feather.write_feather(source, tmp_path / "a.feather")
-        source = tmp_path / "a.feather"
-    with open_source(source) as table:
-        assert str(table.table.schema()["score"]) == "float32"
-        assert table.run(table.table)["score"].to_pylist() == frame["score"].tolist()
+    feather.write_feather(pa.Table.from_pandas(frame), tmp_path / "a.feather")
+    for source in (frame, pa.Table.from_pandas(frame), tmp_path / "a.feather"):
+        with open_source(source) as table:
+            assert str(table.table.schema()["score"]) == "float32"
+            assert table.run(table.table)["score"].to_pylist() == frame["score"].tolist()
 
 
 ROWS: list[list[Any]] = [
@@ -354,8 +288,6 @@ def test_cells_keep_their_types(tmp_path: Path) -> None:
 FAR = {  # cells far from the table, as a file can name them
     "reference": '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>',
     "far enough": '<row r="1000000"><c r="CV1000000"><v>1</v></c></row>',
-    "spaces": '<row r="9"><c s="1"\n r = \'xfd1048576\' ><v>1</v></c></row>',
-    "quoted": '<row r="9"><c s=">" r="XFD1048576"><v>1</v></c></row>',
     "prefix": '<x:row r="9"><x:c r="XFD1048576"><x:v>1</x:v></x:c></x:row>',
     "no references": "<row><c><v>1</v></c></row>" * 3000 + f"<row>{'<c><v>1</v></c>' * 3000}</row>",
     "twice": '<row><c r="A2" r="XFD1048576"><v>1</v></c></row>',

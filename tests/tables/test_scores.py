@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import pickle
 import sqlite3
 from dataclasses import fields
@@ -15,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac import Columns, InvalidInput, MetaPS, Reading, inputs, load, open_table
+from metapac import Columns, InvalidInput, MetaPS, inputs, load, open_table
 from metapac.tables.scores import find_class_scores, get_id_column
 from tests.helpers import engines
 from tests.helpers.engines import ENGINES, connection
@@ -24,8 +23,8 @@ from tests.helpers.tables import (
     evaluate_table,
     open_source,
     predict_table,
-    site_table,
 )
+from tests.tables.test_engines_agree import BY_LABEL, BY_PLACE, CLASSES, KNOWN, LISTS
 
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
 INSTANTS = pd.to_datetime(
@@ -107,19 +106,19 @@ def test_columns_that_match_are_classes_in_their_order() -> None:
     assert find(lists, columns="l", classes=["no", "yes"]).names == ["no", "yes"]
 
 
-@pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [(["float32"] * 2, "float32"), (["float32", "float64"], "float64"),
-     (["float32", "int8"], "float64"), (["float32"] * 60, "float32"), (["int64"] * 60, "float64")],
-    ids=["singles", "both", "with integers", "many singles", "many integers"],
-)  # fmt: skip
-def test_scores_have_one_precision(kinds: list[str], expected: str) -> None:
-    result = find(pa.table({f"p_{i}": pa.array([1], kind) for i, kind in enumerate(kinds)}))
-    assert result.precision == np.dtype(expected)
-    assert {str(score.type()) for score in result.scores} == {expected}
-    lists = pa.table({"l": pa.array([[1, 2]], pa.list_(pa.type_for_alias(kinds[-1])))})
-    wanted = np.dtype("float32" if kinds[-1] == "float32" else "float64")
-    assert find(lists, columns="l").precision == wanted
+def test_scores_have_one_precision() -> None:
+    for kinds, expected in (
+        (["float32"] * 2, "float32"),
+        (["float32", "int8"], "float64"),
+        (["float32"] * 60, "float32"),
+        (["int64"] * 60, "float64"),
+    ):
+        result = find(pa.table({f"p_{i}": pa.array([1], kind) for i, kind in enumerate(kinds)}))
+        assert result.precision == np.dtype(expected)
+        assert {str(score.type()) for score in result.scores} == {expected}
+        lists = pa.table({"l": pa.array([[1, 2]], pa.list_(pa.type_for_alias(kinds[-1])))})
+        wanted = np.dtype("float32" if kinds[-1] == "float32" else "float64")
+        assert find(lists, columns="l").precision == wanted
 
 
 @pytest.fixture(scope="module")
@@ -171,154 +170,55 @@ NUMBERS = {"task": "site", "prediction": "m", "y": "t", "scale": "s"}
 LISTED = {"label": "y", "columns": ["u", "v"], "classes": ["a", "b"]}
 
 
-@pytest.mark.parametrize(
-    ("passed", "stored", "classes", "expected"),
-    [
-        ({}, STORED, None, STORED),
-        ({"task": "t", "score": "s"}, STORED, None,
-         {"task": "t", "score": "s", "columns": "q_*", "classes": ["a"]}),
-        ({"columns": "r_*"}, STORED, None, STORED | {"columns": "r_*"}),
-        ({"classes": ["b"]}, STORED, None, STORED | {"classes": ["b"]}),
-        ({"cluster": "c"}, {"task": "g", "cluster": "k"}, None, {"task": "g", "cluster": "c"}),
-        ({}, {}, ("cat", "dog"), {"classes": ("cat", "dog")}),
-        ({"score": "t"}, {"score": "s", "label": "y"}, ("a",),
-         {"score": "t", "label": "y", "classes": ("a",)}),
-        ({"label": "z"}, {"score": "s", "label": "y"}, ("a",), {"label": "z", "classes": ("a",)}),
-        ({"columns": ["v", "u"]}, LISTED, None, LISTED | {"columns": ("v", "u"),
-                                                          "classes": ["b", "a"]}),
-        ({"columns": ["v", "w"]}, LISTED, None, {"label": "y", "columns": ("v", "w")}),
-        ({}, NUMBERS, None, NUMBERS),
-        ({"prediction": "n"}, NUMBERS, None, NUMBERS | {"prediction": "n"}),
-        ({"score": "r"}, NUMBERS, None, {"task": "site", "score": "r"}),
-        ({"prediction": "n"}, STORED, None, {"task": "site", "prediction": "n", "columns": "q_*"}),
-        ({}, {"columns": "l", "classes_column": "k"}, None, {"columns": "l",
-                                                             "classes_column": "k"}),
-    ],
-)  # fmt: skip
-def test_columns_left_out_are_those_of_calibration(
-    passed: dict[str, Any], stored: dict[str, Any], classes: Any, expected: dict[str, Any]
-) -> None:
-    found = Columns(**passed).resolve(stored, classes)
+# Columns passed and stored, the classes of a promise, and the columns that are used.
+RESOLVED: list[Any] = [
+    ({}, STORED, None, STORED),
+    ({"task": "t", "score": "s"}, STORED, None,
+     {"task": "t", "score": "s", "columns": "q_*", "classes": ["a"]}),
+    ({"classes": ["b"]}, STORED, None, STORED | {"classes": ["b"]}),
+    ({"cluster": "c"}, {"task": "g", "cluster": "k"}, None, {"task": "g", "cluster": "c"}),
+    ({"score": "t"}, {"score": "s", "label": "y"}, ("a",),
+     {"score": "t", "label": "y", "classes": ("a",)}),
+    ({"label": "z"}, {"score": "s", "label": "y"}, ("a",), {"label": "z", "classes": ("a",)}),
+    ({"columns": ["v", "u"]}, LISTED, None,
+     LISTED | {"columns": ("v", "u"), "classes": ["b", "a"]}),
+    ({"columns": ["v", "w"]}, LISTED, None, {"label": "y", "columns": ("v", "w")}),
+    ({"prediction": "n"}, NUMBERS, None, NUMBERS | {"prediction": "n"}),
+    ({"score": "r"}, NUMBERS, None, {"task": "site", "score": "r"}),
+    ({"prediction": "n"}, STORED, None, {"task": "site", "prediction": "n", "columns": "q_*"}),
+    ({}, {"columns": "l", "classes_column": "k"}, None, {"columns": "l", "classes_column": "k"}),
+]  # fmt: skip
+
+
+def test_columns_left_out_are_those_of_calibration() -> None:
     names = [field.name for field in fields(Columns)]
-    got = {name: getattr(found, name) for name in names if getattr(found, name) is not None}
-    wanted = Columns(**expected)
-    assert got == {name: getattr(wanted, name) for name in got}
-    assert {*got} == {*expected}
-    assert found.not_classes >= {stored[name] for name in ("task", "label") if name in stored}
-    assert {stored.get("score")} - {None} <= found.score_columns
+    for passed, stored, classes, expected in RESOLVED:
+        found, wanted = Columns(**passed).resolve(stored, classes), Columns(**expected)
+        got = {name: getattr(found, name) for name in names if getattr(found, name) is not None}
+        assert got == {name: getattr(wanted, name) for name in got}
+        assert {*got} == {*expected}
+        assert found.not_classes >= {stored[name] for name in ("task", "label") if name in stored}
+        assert {stored.get("score")} - {None} <= found.score_columns
 
 
-@pytest.mark.parametrize(
-    ("columns", "classes", "expected"),
-    [
-        ({"task": "t", "score": "s", "id": "i"}, None, {"task": "t", "score": "s"}),
-        ({"label": "y"}, ["a", 1], {"label": "y", "columns": "p_*", "classes": ["a", 1]}),
-        ({"label": "y", "columns": ["u"]}, ("a",),
-         {"label": "y", "columns": ["u"], "classes": ["a"]}),
-        ({"label": "y", "columns": "l"}, [], {"label": "y", "columns": "l"}),
-        ({"label": "y", "columns": "l", "classes_column": "k"}, [],
-         {"label": "y", "columns": "l", "classes_column": "k"}),
-        ({"prediction": "m", "y": "t", "cluster": "c"}, None,
-         {"prediction": "m", "y": "t", "cluster": "c"}),
-    ],
-)  # fmt: skip
-def test_a_promise_file_names_what_was_used(
-    columns: dict[str, Any], classes: Any, expected: dict[str, Any]
-) -> None:
-    assert Columns(**columns).to_json(classes) == expected
-
-
-def test_every_function_takes_an_open_table(frame: pd.DataFrame, tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    frame.drop(columns="p_true").to_csv(path, sep=";", decimal=",", encoding="latin-1", index=False)
-    used: dict[str, Any] = {"task": "site", "label": "p_truth"}
-    plain = frame.drop(columns="p_true")
-    reading = Reading(separator=";", decimal=",", encoding="latin-1")
-    with open_table(path, reading=reading) as foreign:
-        promise = calibrate_table(foreign, **used, **LEVELS)
-        same = calibrate_table(plain, **used, **LEVELS)
-        assert promise.threshold_ == same.threshold_ > 0
-        assert promise.tasks_.tolist() == same.tasks_.tolist()
-        sets = predict_table(promise, foreign, booleans=True).to_pandas()
-        expected = predict_table(promise, plain, booleans=True).to_pandas()
-        assert sets.in_cat.tolist() == expected.in_cat.tolist()
-        evaluation = evaluate_table(promise, foreign, allow=("overlap",))
-        assert evaluation.within == evaluate_table(promise, plain, allow=("overlap",)).within
-        site = site_table(foreign, name="all", label="p_truth", split="tight", **LEVELS)
-        assert site == site_table(plain, name="all", label="p_truth", split="tight", **LEVELS)
-    with pytest.raises(Exception, match="closed"):
-        foreign.with_columns(task="site").sizes()
-
-
-BY_LABEL: dict[str, Any] = {"task": "task", "label": "label", "columns": "scores"}
-
-
-def make_tasks(first: int = 0, tasks: int = 40) -> pd.DataFrame:
-    """Return few-shot tasks with 3 to 8 classes each, as ``metapac score`` writes them."""
-    rng = np.random.default_rng([2, first])
-    rows = []
-    for task in range(first, first + tasks):
-        ways = int(rng.integers(3, 9))
-        for label in rng.integers(ways, size=25).tolist():
-            weights = np.exp(rng.normal(size=ways) + 2 * (np.arange(ways) == label))
-            scores = (weights / weights.sum()).tolist()
-            rows.append((f"task {task}", label, scores[label], scores))
-    return pd.DataFrame(rows, columns=["task", "label", "score", "scores"])
-
-
-def padded(frame: pd.DataFrame) -> pa.Table:
-    """Return the same table with nulls after the scores of each row."""
-    lists = [[*row, *[None] * (10 - len(row))] for row in frame.scores]
-    table = pa.Table.from_pandas(frame.drop(columns="scores"))
-    return table.append_column("scores", pa.array(lists, pa.list_(pa.float64())))
-
-
-@pytest.mark.parametrize("engine", ["duckdb", "postgres", "spark"])
-def test_lists_that_differ_in_length(engine: str, tmp_path: Path) -> None:
-    frame, new = make_tasks(), make_tasks(100, tasks=10)
-    new["row"] = range(len(new))
-    calibrate_table(engines.put(engine, frame), **BY_LABEL, **LEVELS).save(tmp_path / "p.json")
-    promise: Any = load(tmp_path / "p.json")
-    assert promise.threshold_ == MetaPS(**LEVELS).calibrate(frame.score, frame.task).threshold_
-    assert promise.columns_ == BY_LABEL
-    kept = [[i for i, score in enumerate(row) if score >= promise.threshold_] for row in new.scores]
-    table = engines.put(engine, new)
-    result = predict_table(promise, table).to_pandas().sort_values("row")
-    assert [list(one) for one in result["set"]] == kept
-    evaluation = evaluate_table(promise, table)
-    missed = [label not in one for label, one in zip(new.label, kept, strict=True)]
-    by_task = pd.Series(missed).groupby(new.task).sum()
-    assert dict(zip(evaluation.tasks, evaluation.missed, strict=True)) == by_task.to_dict()
-    full = [len(one) == len(row) for one, row in zip(kept, new.scores, strict=True)]
-    assert evaluation.set_shares is not None
-    assert evaluation.set_shares["full"] == np.mean(full)
-    if engine == "duckdb":
-        assert calibrate_table(padded(frame), **BY_LABEL, **LEVELS).threshold_ == promise.threshold_
-        sets = predict_table(promise, padded(new)).to_pandas().sort_values("row")["set"]
-        assert [list(one) for one in sets] == kept
-        equal = new[new.scores.map(len) == 5]
-        sets = predict_table(promise, equal).to_pandas()["set"]
-        assert [list(one) for one in sets] == [kept[i] for i in equal.index]
-
-
-def test_a_null_before_a_score_is_missing_and_so_is_nan() -> None:
-    promise = calibrate_table(make_tasks(), **BY_LABEL, **LEVELS)
-    for bad in (None, float("nan")):
-        for other in ([0.5, 0.5], [0.5, 0.5, None]):
-            table = pa.table({"scores": [[0.2, bad, 0.8], other]})
-            with pytest.raises(InvalidInput, match="1 of 2 rows"):
-                predict_table(promise, table)
+def test_a_promise_file_names_what_was_used() -> None:
+    for columns, classes, added in (
+        ({"task": "t", "score": "s", "cluster": "c"}, None, {}),
+        ({"label": "y"}, ["a", 1], {"columns": "p_*", "classes": ["a", 1]}),
+        ({"label": "y", "columns": ["u"]}, ("a",), {"classes": ["a"]}),
+        ({"label": "y", "columns": "l", "classes_column": "k"}, [], {}),
+    ):
+        assert Columns(**columns, id="i").to_json(classes) == columns | added
 
 
 def test_a_position_is_not_a_rare_class() -> None:
-    frame = make_tasks()
-    table = open_table(frame, Columns(**BY_LABEL))
-    table.check_rare_classes(None, 0.15, ())  # positions 4 to 7 differ from row to row
-    short = frame.assign(scores=[row[:3] for row in frame.scores])
-    rare = short.assign(label=np.where(np.arange(len(short)) % 40 == 0, 1, 0))
-    with pytest.warns(UserWarning, match="'1' is 2.5%"):
-        open_table(rare, Columns(**BY_LABEL)).check_rare_classes([0, 1, 2], 0.15, ())
-    open_table(rare, Columns(**BY_LABEL)).check_rare_classes([0, 1, 2], 0.15, ("rare-class",))
+    def check(frame: pd.DataFrame, columns: dict[str, Any], classes: Any, *allow: str) -> None:
+        open_table(frame, Columns(**columns)).check_rare_classes(classes, 0.15, allow)
+
+    check(LISTS, BY_PLACE, None)  # positions mean something else in each row
+    with pytest.warns(UserWarning, match=r"'ill' is [45]\.\d%"):
+        check(KNOWN, BY_LABEL, CLASSES)
+    check(KNOWN, BY_LABEL, CLASSES, "rare-class")
 
 
 def make_sites(sites: int = 40, seed: int = 0) -> pd.DataFrame:
@@ -327,15 +227,15 @@ def make_sites(sites: int = 40, seed: int = 0) -> pd.DataFrame:
     guess = rng.normal(size=n) * 10.0 ** rng.integers(-8, 9, n)
     sd = np.exp(rng.normal(size=n)) * 10.0 ** rng.integers(-3, 4, n)
     site = np.repeat(np.arange(sites) + 1000 * seed, 30)
-    return pd.DataFrame({"site": site, "guess": guess, "sd": sd, "truth": guess + sd})
+    truth = guess + sd * rng.normal(size=n)
+    return pd.DataFrame({"site": site, "guess": guess, "sd": sd, "truth": truth})
 
 
 REGRESSION: dict[str, Any] = {"prediction": "guess", "y": "truth", "scale": "sd"}
 
 
 def test_csv_and_the_promise_file_keep_every_bit(tmp_path: Path) -> None:
-    frame = make_sites()
-    frame["truth"] = frame.guess + frame.sd * np.random.default_rng(1).normal(size=len(frame))
+    frame, new = make_sites(), make_sites(seed=1)
     frame.to_csv(tmp_path / "sites.csv", index=False)
     promise = calibrate_table(tmp_path / "sites.csv", task="site", **REGRESSION, **LEVELS)
     promise.save(tmp_path / "promise.json")
@@ -343,8 +243,6 @@ def test_csv_and_the_promise_file_keep_every_bit(tmp_path: Path) -> None:
     assert restored.columns_ == {"task": "site", **REGRESSION}
     scores = -np.abs(frame.truth - frame.guess) / frame.sd
     assert restored.threshold_ == MetaPS(**LEVELS).calibrate(scores, frame.site).threshold_
-    assert json.loads((tmp_path / "promise.json").read_text())["columns"]["task"] == "site"
-    new = make_sites(seed=1)
     widths = evaluate_table(restored, new).widths
     low, high = restored.predict_interval(new.guess, new.sd).T
     expected = pd.Series(high - low).groupby(new.site.to_numpy()).mean()
@@ -355,19 +253,12 @@ def test_csv_and_the_promise_file_keep_every_bit(tmp_path: Path) -> None:
     unlabelled = frame[["guess", "sd"]].rename(columns={"guess": "mu"})
     result = predict_table(restored, unlabelled, prediction="mu").to_pandas()
     assert list(result) == ["mu", "sd", "lower", "upper"]
-    frame["guess"] = frame.guess.astype(object)
-    frame.loc[3, "guess"] = "high"
-    frame.to_csv(tmp_path / "bad.csv", index=False)
-    with pytest.raises(InvalidInput, match="bad.csv, line 5: column 'guess' holds 'high'"):
-        calibrate_table(tmp_path / "bad.csv", task="site", **REGRESSION, **LEVELS)
 
 
 def test_small_types_are_computed_as_doubles() -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"site": np.repeat(np.arange(30), 30)})
-    frame["guess"] = rng.normal(size=900).astype(np.float32)
-    frame["sd"] = rng.random(900).astype(np.float32) + np.float32(0.5)
-    frame["truth"] = rng.integers(-2, 3, 900).astype(np.int8)
+    frame = make_sites().assign(guess=lambda table: table.guess.clip(-9, 9))
+    frame["truth"] = (np.arange(len(frame)) % 5).astype(np.int8)
+    frame = frame.astype({"guess": np.float32, "sd": np.float32})
     promise = calibrate_table(frame, task="site", **REGRESSION, **LEVELS)
     double = frame.astype(float)
     scores = -np.abs(double.truth - double.guess) / double.sd

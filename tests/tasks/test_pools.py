@@ -1,83 +1,152 @@
-"""Tasks are independent and reproducible; no example is in two sets, no class in two pools."""
+"""Pools: what tasks hold, that they are independent and uniform, and that splits share nothing."""
 
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.fewshot import ClassPool, GroupPool, Task, split_classes, split_groups
-from metapac.fewshot.pools import Pools
+from metapac import InvalidInput
+from metapac.fewshot import (
+    CallableLearner,
+    ClassPool,
+    DomainPool,
+    GroupPool,
+    Task,
+    score_tasks,
+    split_classes,
+    split_domains,
+    split_groups,
+)
+from metapac.fewshot.pools import Pools, apply_transform, draw_all
+from metapac.fewshot.tasks import TaskBatch
+from tests.helpers.oracles import FALSE_ALARM
 
-FALSE_ALARM = 1e-6
 NAMES = ("train", "validation", "calibration", "test")
+EQUAL = np.repeat(np.arange(7), 9)
+FEW: dict[str, Any] = {"ways": 2, "shots": 1, "queries": 2}
 
 
-def pool_of(*sizes: int, name: str = "pool") -> ClassPool:
+def pool_of(*sizes: int) -> ClassPool:
     """Classes 10, 11, ... of these sizes, shuffled together; x holds each example's class."""
     y = np.random.default_rng(0).permutation(np.repeat(np.arange(10, 10 + len(sizes)), sizes))
-    return ClassPool(y[:, None] * 1.0, y, name=name)
+    return ClassPool(y[:, None] * 1.0, y)
 
 
-def groups_of(*sizes: int, classes: int = 3) -> GroupPool:
+def groups_of(*sizes: int) -> GroupPool:
     groups = np.repeat([f"site {i}" for i in range(len(sizes))], sizes)
-    rng = np.random.default_rng(0)
-    return GroupPool(np.arange(len(groups)), rng.integers(classes, size=len(groups)), groups)
+    y = np.random.default_rng(0).integers(3, size=len(groups))
+    return GroupPool(np.arange(len(groups)), y, groups)
 
 
-def same(a: Task, b: Task) -> bool:
-    fields = ("support", "support_y", "query", "query_y")
-    return a.name == b.name and all(
-        np.array_equal(getattr(a, field), getattr(b, field)) for field in fields
-    )
+def domains_of(**letters: int) -> DomainPool:
+    """Alphabets of so many letters, 6 examples of each; x holds the number of the alphabet."""
+    domains = np.repeat([*letters], [6 * n for n in letters.values()])
+    y = np.concatenate([np.repeat(np.arange(n), 6) for n in letters.values()])
+    order = np.random.default_rng(0).permutation(len(y))
+    return DomainPool(np.unique(domains, return_inverse=True)[1][order], y[order], domains[order])
 
 
-def assert_uniform(counts: Counter[Any], cells: int) -> None:
-    observed = [*counts.values(), *[0] * (cells - len(counts))]
-    assert stats.chisquare(observed).pvalue > FALSE_ALARM
+@dataclass(frozen=True)
+class Shift:
+    """Adds one number to all examples of a task, and a small random one to each."""
+
+    size: float
+
+    @property
+    def name(self) -> str:
+        return f"shift {self.size:.3f}"
+
+    def __call__(self, x: Any, rng: np.random.Generator) -> Any:
+        x += self.size + 1e-6 * rng.random(x.shape)  # in place, on the task's copy
+        return x
+
+
+def random_shift(rng: np.random.Generator) -> Shift:
+    return Shift(float(rng.integers(1, 10**6)) / 1000)
+
+
+def checksum(tasks: Iterable[Task]) -> int:
+    """Return a checksum of the positions, labels and names of tasks."""
+    total = 0
+    for task in tasks:
+        for part in (task.support, task.support_y, task.query, task.query_y):
+            total = zlib.crc32(np.ascontiguousarray(part, dtype=np.int64).tobytes(), total)
+        total = zlib.crc32(str(task.name).encode(), total)
+    return total
+
+
+def classes_of(task: Task) -> tuple[Any, ...]:
+    assert task.class_names is not None
+    return tuple(task.class_names)
+
+
+def check_classes(pool: ClassPool | DomainPool, task: Task, shots: Any, queries: Any) -> None:
+    """Check a task of classes with one of the shots and one of the queries each."""
+    support, query = (len(part) // task.classes for part in (task.support, task.query))
+    assert task.x is pool.x
+    assert support in shots
+    assert query in queries
+    assert task.support_y.tolist() == sorted([*range(task.classes)] * support)
+    assert task.query_y.tolist() == sorted([*range(task.classes)] * query)
+    both, labels = [*task.support, *task.query], [*task.support_y, *task.query_y]
+    assert len(set(both)) == len(both)
+    assert len(set(classes_of(task))) == task.classes
+    assert pool.y[both].tolist() == [classes_of(task)[k] for k in labels]
 
 
 @given(
-    sizes=st.lists(st.integers(5, 12), min_size=2, max_size=6),
-    ways=st.integers(1, 2),
-    shots=st.integers(0, 2),
-    queries=st.integers(1, 3),
+    sizes=st.lists(st.integers(9, 12), min_size=4, max_size=6),
+    ways=st.sampled_from([1, 3, [2, 4], range(2, 5)]),
+    shots=st.sampled_from([0, 2, [1, 3], (3,)]),
+    queries=st.sampled_from([1, 4, range(1, 6), np.array([2, 5])]),
     seed=st.integers(0, 99),
 )
-def test_a_few_shot_task_has_the_requested_shape(
-    sizes: list[int], ways: int, shots: int, queries: int, seed: int
+def test_a_task_of_classes_has_what_was_asked_for(
+    sizes: list[int], ways: Any, shots: Any, queries: Any, seed: int
 ) -> None:
     pool = pool_of(*sizes)
-    for task in pool.tasks(3, ways=ways, shots=shots, queries=queries, rng=seed):
-        assert task.x is pool.x
-        assert task.classes == ways
-        both = [*task.support, *task.query]
-        assert len(set(both)) == len(both) == ways * (shots + queries)
-        assert task.support_y.tolist() == sorted([*range(ways)] * shots)
-        assert task.query_y.tolist() == sorted([*range(ways)] * queries)
-        meaning = set(zip([*task.support_y, *task.query_y], pool.y[both].tolist(), strict=True))
-        assert len(meaning) == len({label for label, _ in meaning}) == ways
-        assert len({name for _, name in meaning}) == ways
+    for i, task in enumerate(pool.tasks(3, ways=ways, shots=shots, queries=queries, rng=seed)):
+        check_classes(pool, task, np.atleast_1d(shots), np.atleast_1d(queries))
+        assert task.classes in np.atleast_1d(ways)
+        assert task.name == f"pool-{i}"
+
+
+@given(seed=st.integers(0, 99), count=st.none() | st.integers(0, 6))
+def test_a_task_stays_in_its_domain(seed: int, count: int | None) -> None:
+    pool = domains_of(greek=4, latin=5, thai=7)
+    tasks = pool.tasks(count, ways=range(2, 5), shots=[1, 2], queries=[2, 4], rng=seed)
+    for i, task in enumerate(tasks):
+        check_classes(pool, task, [1, 2], [2, 4])
+        assert set(pool.domains[[*task.support, *task.query]].tolist()) == {task.domain}
+        assert task.name == (task.domain if count is None else f"{task.domain}#{i}")
+    assert len(tasks) == (3 if count is None else count)
+    assert count is not None or [task.domain for task in tasks] == pool.names
 
 
 @given(
-    sizes=st.lists(st.integers(4, 9), min_size=1, max_size=5),
-    shots=st.integers(0, 2),
-    queries=st.none() | st.integers(1, 2),
+    sizes=st.lists(st.integers(7, 9), min_size=1, max_size=5),
+    shots=st.sampled_from([0, 2, [0, 4]]),
+    queries=st.sampled_from([None, 2, [1, 3]]),
     count=st.none() | st.integers(0, 4),
     seed=st.integers(0, 99),
 )
-def test_a_group_task_stays_in_its_group(
-    sizes: list[int], shots: int, queries: int | None, count: int | None, seed: int
+def test_a_task_stays_in_its_group(
+    sizes: list[int], shots: Any, queries: Any, count: int | None, seed: int
 ) -> None:
     pool = groups_of(*sizes)
     tasks = pool.tasks(count, shots=shots, queries=queries, rng=seed)
@@ -87,33 +156,63 @@ def test_a_group_task_stays_in_its_group(
         both = [*task.support, *task.query]
         (group,) = set(pool.groups[both].tolist())
         assert task.name == (f"site {i}" if count is None else f"{group}#{i}")
-        rest = sizes[pool.names.index(group)] - shots if queries is None else queries
-        assert (len(task.support), len(task.query), len(set(both))) == (shots, rest, shots + rest)
-        assert np.array_equal(task.support_y, pool.y[task.support])
-        assert np.array_equal(task.query_y, pool.y[task.query])
+        rest = sizes[pool.names.index(group)] - len(task.support)
+        assert len(task.support) in np.atleast_1d(shots)
+        assert len(task.query) in ([rest] if queries is None else np.atleast_1d(queries))
+        assert len(set(both)) == len(both)
+        assert np.array_equal([*task.support_y, *task.query_y], pool.y[both])
 
 
-@pytest.mark.parametrize("kind", ["classes", "groups", "every group"])
-def test_task_i_does_not_depend_on_the_other_tasks(kind: str) -> None:
-    def draw(count: int, rng: Any = 3) -> Any:
-        if kind == "classes":
-            return pool_of(9, 9, 9, 9).tasks(count, ways=2, shots=1, queries=2, rng=rng)
-        total = None if kind == "every group" else count
-        return groups_of(*[9] * 8).tasks(total, shots=3, queries=2, rng=rng)
+def test_task_i_does_not_depend_on_the_other_tasks() -> None:
+    shifted = ClassPool(np.arange(27.0), np.repeat([1, 2, 3], 9), transform=random_shift)
+    varied: dict[str, Any] = {"ways": [2, 3], "shots": [1, 2], "queries": range(1, 4)}
+    plans: list[tuple[Any, dict[str, Any]]] = [
+        (pool_of(9, 9, 9), FEW),
+        (pool_of(9, 8, 9), varied),
+        (shifted, FEW),
+        (groups_of(*[9] * 8), {"shots": 3, "queries": 2}),
+        (domains_of(a=3, b=4, c=5), varied),
+    ]
+    for pool, options in plans:
+        tasks = pool.tasks(8, **options, rng=3)
+        forward = list(tasks)
+        copies: list[Sequence[Task]] = [
+            [tasks[i] for i in reversed(range(8))][::-1],
+            pickle.loads(pickle.dumps(tasks)),
+            draw_all(tasks),
+            draw_all(tasks),  # and again
+            draw_all(forward),
+            pool.tasks(99, **options, rng=3)[:8],
+            [*tasks[:-1], tasks[-1]],
+        ]
+        for others in copies:
+            assert checksum(others) == checksum(forward)
+            for one, other in zip(others, forward, strict=True):
+                assert np.array_equal(one.x, other.x)
+        generator = np.random.default_rng(3)
+        others = [pool.tasks(8, **options, rng=rng) for rng in (4, generator, generator, None)]
+        assert len({checksum(drawn) for drawn in [tasks, *others]}) == 4  # 3 and its generator
+        with pytest.raises(IndexError):
+            tasks[8]
+    assert draw_all(tasks)[0] is not tasks[0]
 
-    tasks = draw(8)
-    forward, backward = list(tasks), [tasks[i] for i in reversed(range(8))][::-1]
-    assert all(map(same, forward, backward))
-    assert all(map(same, forward, draw(8)))
-    assert all(map(same, forward[:5], draw(5)))
-    assert all(map(same, tasks[2:6:3], [forward[2], forward[5]]))
-    assert same(tasks[-1], forward[7])
-    assert all(map(same, forward, pickle.loads(pickle.dumps(tasks))))
-    assert not all(map(same, forward, draw(8, rng=4)))
-    generator = np.random.default_rng(3)
-    assert not all(map(same, draw(8, generator), draw(8, generator)))
-    with pytest.raises(IndexError):
-        tasks[8]
+
+@pytest.mark.parametrize(("y", "first"), [(EQUAL, 199350339), (EQUAL[:60], 899209307)])
+def test_tasks_are_those_of_the_first_release_also_in_a_batch(y: Any, first: int) -> None:
+    pool = ClassPool(np.arange(float(len(y))), y, name="equal" if len(y) == 63 else "unequal")
+    assert checksum(pool.tasks(20, ways=3, shots=2, queries=4, rng=5)) == first
+    assert checksum(pool.tasks(20, ways=[3], shots=(2,), queries=range(4, 5), rng=5)) == first
+    for shots, queries in ((2, 4), (0, 6)):
+        options: dict[str, Any] = {"ways": 3, "shots": shots, "queries": queries}
+        tasks = pool.tasks(150, **options, rng=5)  # more than a thread draws at a time
+        together = tasks.draw()
+        assert isinstance(together, TaskBatch)
+        assert checksum(together) == checksum(tasks)
+        assert [classes_of(task) for task in together] == [classes_of(task) for task in tasks]
+        assert not pool.tasks(0, **options, rng=5).draw()
+    groups = GroupPool(np.arange(63.0), EQUAL % 3, EQUAL)
+    assert checksum(groups.tasks(shots=2, rng=5)) == 1314579383
+    assert checksum(groups.tasks(9, shots=2, queries=(3,), rng=5)) == 3226733332
 
 
 def test_tasks_are_drawn_only_when_accessed() -> None:
@@ -122,224 +221,248 @@ def test_tasks_are_drawn_only_when_accessed() -> None:
     assert tasks[10**9 - 1].name == f"pool-{10**9 - 1}"
 
 
-def test_classes_and_examples_are_drawn_independently_and_uniformly() -> None:
+def assert_uniform(drawn: Iterable[Any], cells: int) -> None:
+    counts = Counter(drawn)
+    observed = [*counts.values(), *[0] * (cells - len(counts))]
+    assert stats.chisquare(observed).pvalue > FALSE_ALARM
+
+
+def test_classes_examples_and_choices_are_uniform_and_independent() -> None:
     pool = pool_of(4, 4, 4)
     tasks = list(pool.tasks(3000, ways=2, shots=1, queries=1, rng=0))
-    drawn = [tuple(pool.y[task.support].tolist()) for task in tasks]
-    assert_uniform(Counter(drawn), 6)
-    assert_uniform(Counter(zip(drawn[::2], drawn[1::2], strict=True)), 36)
-    of_class_10 = [
-        (int(task.support[k]), int(task.query[k]))
-        for task, names in zip(tasks, drawn, strict=True)
-        for k in range(2)
-        if names[k] == 10
-    ]
-    assert_uniform(Counter(of_class_10), len(list(permutations(range(4), 2))))
+    drawn = [classes_of(task) for task in tasks]
+    assert_uniform(drawn, 6)
+    assert_uniform(zip(drawn[::2], drawn[1::2], strict=True), 36)
+    both = ((t.support[k], t.query[k]) for t in tasks for k in (0, 1) if classes_of(t)[k] == 10)
+    assert_uniform(both, 12)
+    with pytest.raises(AssertionError):  # the check can see tasks that share their classes
+        assert_uniform(drawn[:1] * 3000, 6)
+    varied = pool.tasks(6000, ways=range(1, 4), shots=[1, 1, 3], queries=1, rng=0)
+    sizes = [(task.classes, len(task.support) // task.classes) for task in varied]
+    assert_uniform((ways for ways, _ in sizes), 3)
+    assert_uniform((ways for ways, shots in sizes if shots == 3), 3)
+    assert stats.binomtest(sum(s == 1 for _, s in sizes), 6000, 2 / 3).pvalue > FALSE_ALARM
 
 
-def test_groups_and_their_examples_are_drawn_independently_and_uniformly() -> None:
-    pool = groups_of(3, 3, 3, 3, 3)
-    tasks = list(pool.tasks(3000, shots=1, queries=1, rng=0))
+def test_groups_and_their_examples_are_uniform_and_independent() -> None:
+    tasks = list(groups_of(3, 3, 3, 3, 3).tasks(3000, shots=1, queries=1, rng=0))
     drawn = [str(task.name).split("#")[0] for task in tasks]
-    assert_uniform(Counter(drawn), 5)
-    assert_uniform(Counter(zip(drawn[::2], drawn[1::2], strict=True)), 25)
-    pairs = Counter((int(task.support[0]), int(task.query[0])) for task in tasks)
-    assert_uniform(pairs, 5 * 6)
+    assert_uniform(drawn, 5)
+    assert_uniform(zip(drawn[::2], drawn[1::2], strict=True), 25)
+    assert_uniform(((int(task.support[0]), int(task.query[0])) for task in tasks), 5 * 6)
 
 
-def test_uniformity_check_sees_tasks_that_share_their_classes() -> None:
-    pool = pool_of(4, 4, 4)
-    first = pool.tasks(1, ways=2, shots=1, queries=1, rng=0)[0]
+def test_domains_are_uniform_whatever_their_size_and_so_are_their_classes() -> None:
+    pool, options = domains_of(large=5, small=2), FEW | {"queries": 1, "rng": 0}
+    drawn = [(task.domain, classes_of(task)) for task in pool.tasks(4000, **options)]
+    assert_uniform((domain for domain, _ in drawn), 2)
+    assert_uniform(((a[0], b[0]) for a, b in zip(drawn[::2], drawn[1::2], strict=True)), 4)
+    pairs = [classes for domain, classes in drawn if domain == "large"]
+    assert {*pairs} == {*permutations(range(5), 2)}
+    assert_uniform(pairs, 20)
+    # Negative control: drawing classes first would favour the alphabet with more letters.
+    mixed = [classes_of(task) for task in pool.as_class_pool().tasks(4000, **options)]
     with pytest.raises(AssertionError):
-        assert_uniform(Counter([tuple(pool.y[first.support].tolist())] * 3000), 6)
+        assert_uniform((a[:5] for a, b in mixed if a[:5] == b[:5]), 2)
 
 
-def test_names_are_sorted_and_positions_follow_them() -> None:
+def test_pools_list_and_name_what_they_hold() -> None:
     pool = ClassPool(np.zeros((5, 1)), ["b", "a", "b", "c", "a"])
     assert pool.names == ["a", "b", "c"]
     assert [members.tolist() for members in pool.positions] == [[1, 4], [0, 2], [3]]
     assert repr(pool) == "<ClassPool 'pool': 3 classes, 5 examples>"
+    assert repr(ClassPool(np.zeros(1), ["a"])) == "<ClassPool 'pool': 1 class, 1 example>"
     groups = GroupPool(np.zeros(3), [0, 0, 1], [7, 5, 7], name="sites")
     assert (groups.names, groups.classes) == ([5, 7], 2)
     assert repr(groups) == "<GroupPool 'sites': 2 groups, 3 examples>"
+    assert repr(groups.tasks(shots=0, rng=0)) == "<2 tasks, drawn when accessed>"
+    assert [task.name for task in groups.tasks(shots=0, rng=0)] == [5, 7]
+    assert [task.name for task in groups.tasks(shots=0, rng=0, name="a")] == ["a-5", "a-7"]
+    domains = domains_of(greek=2, latin=2)
+    assert domains.classes == [[0, 1], [0, 1]]
+    assert repr(domains) == "<DomainPool 'pool': 2 domains, 4 classes, 24 examples>"
+    assert domains.as_class_pool().names == ["greek/0", "greek/1", "latin/0", "latin/1"]
+    ints: list[Any] = [np.array([3, 4, 3], np.int16), torch.tensor([3, 4, 3]), [np.int64(3), 4, 3]]
+    for names in (*ints, np.array([3, 4, 3], dtype=object), iter([3, 4, 3])):
+        assert ClassPool(np.zeros(3), names).names == [3, 4]
+    assert GroupPool(np.zeros(2), np.array([1, 0], object), ["a", "b"]).classes == 2
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        np.array([3, 4, 3], dtype=np.int16),
-        torch.tensor([3, 4, 3]),
-        [np.int64(3), 4, 3],
-        np.array([3, 4, 3], dtype=object),
-    ],
-)
-def test_integer_names_of_any_type_are_equal(names: Any) -> None:
-    assert ClassPool(np.zeros(3), names).names == [3, 4]
+def test_tasks_of_several_calls_can_be_scored_together() -> None:
+    learner = CallableLearner(lambda support_x, support_y, x: [[0.5, 0.5]] * len(x))
+    draw = partial(pool_of(9, 9).tasks, 1, **FEW)
+    with pytest.raises(InvalidInput, match="tasks holds 'pool-0' more than once"):
+        score_tasks(learner, [*draw(rng=0), *draw(rng=1)])
+    _, ids = score_tasks(learner, [*draw(rng=0, name="a"), *draw(rng=1, name="b")])
+    assert list(dict.fromkeys(ids.tolist())) == ["a-0", "b-0"]
 
 
-def test_data_may_be_a_mapped_file_a_tensor_or_a_table(tmp_path: Path) -> None:
-    pd = pytest.importorskip("pandas")
-    y = np.repeat([0, 1], 5)
+def test_data_may_be_a_mapped_file_a_tensor_or_a_frame(tmp_path: Path) -> None:
+    y, sites = np.repeat([0, 1], 5), np.repeat(["north", "south"], 5)
     np.save(tmp_path / "x.npy", y * 1.0)
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    table = pd.DataFrame({"a": y * 1.0, "site": ["north"] * 5 + ["south"] * 5})
-    for x in (mapped, torch.from_numpy(y * 1.0), table[["a"]]):
+    mapped: Any = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for x in (mapped, torch.from_numpy(y * 1.0), pd.DataFrame({"a": y * 1.0})):
         (task,) = ClassPool(x, pd.Series(y)).tasks(1, ways=2, shots=2, queries=3, rng=0)
-        rows = np.asarray(task.support_x).ravel()
-        assert sorted(rows) == [0, 0, 1, 1]
-    assert GroupPool(mapped, y, table["site"]).names == ["north", "south"]
-
-
-def test_the_tasks_of_a_frame_hold_frames() -> None:
-    pd = pytest.importorskip("pandas")
-    table = pd.DataFrame({"age": np.arange(8), "sex": ["f", "m"] * 4}, index=np.arange(8) + 100)
-    y, sites = [0, 1] * 4, np.repeat(["a", "b"], 4)
+        assert sorted(np.asarray(task.support_x).ravel()) == [0, 0, 1, 1]
+    frame = pd.DataFrame({"age": 2 * np.arange(10) + y, "sex": ["f", "m"] * 5}, index=range(9, 19))
     parts = {"train": 1, "validation": 0, "calibration": 1, "test": 0}
-    pools = split_groups(table, y, sites, **parts, rng=0)
-    for pool in (GroupPool(table, y, sites), pools.train, pools.calibration):
+    pools = split_groups(frame, y, sites, **parts, rng=0)
+    for pool in (GroupPool(frame, y, pd.Series(sites)), pools.train, pools.calibration):
+        assert isinstance(pool.x, np.ndarray)
         for task in pool.tasks(shots=1, rng=0):
-            for x, labels in ((task.support_x, task.support_y), (task.query_x, task.query_y)):
-                assert x.columns.tolist() == ["age", "sex"]
-                assert x["age"].dtype.kind == "i"
-                assert (x["age"] % 2).tolist() == labels.tolist()
-    assert isinstance(pools.train.x, np.ndarray)
-    assert GroupPool(table.to_numpy(), y, sites).columns is None
+            for rows, labels in ((task.support_x, task.support_y), (task.query_x, task.query_y)):
+                assert rows.columns.tolist() == ["age", "sex"]
+                assert (rows["age"] % 2).tolist() == labels.tolist()  # numbers again
+    assert GroupPool(frame.to_numpy(), y, sites).columns is None
 
 
-def test_one_is_singular() -> None:
-    pool = GroupPool(np.zeros(1), [0], ["a"])
-    assert repr(pool) == "<GroupPool 'pool': 1 group, 1 example>"
-    assert repr(pool.tasks(shots=0, rng=0)) == "<1 task, drawn when accessed>"
-    assert repr(ClassPool(np.zeros(1), ["a"])) == "<ClassPool 'pool': 1 class, 1 example>"
+def test_a_transformed_task_has_a_copy_of_its_data(tmp_path: Path) -> None:
+    for sizes in ((9, 9, 9), (7, 9, 8)):
+        plain = pool_of(*sizes)
+        np.save(tmp_path / "x.npy", 1000.0 * np.arange(len(plain.y))[:, None])
+        x = np.load(tmp_path / "x.npy", mmap_mode="r")
+        options: dict[str, Any] = {"ways": 2, "shots": 2, "queries": 3, "rng": 5}
+        changed = ClassPool(x, plain.y, transform=random_shift).tasks(6, **options)
+        for i, (task, same) in enumerate(zip(changed, plain.tasks(6, **options), strict=True)):
+            assert sorted([*task.support, *task.query]) == [*range(10)]
+            assert np.array_equal(task.support_x // 1000, same.support[:, None])
+            assert np.array_equal(task.query_x // 1000, same.query[:, None])
+            assert np.array_equal(task.query_y, same.query_y)
+            assert classes_of(task) == classes_of(same)
+            (shift,) = {round(value % 1000, 3) for value in task.x.ravel()}
+            assert task.name == f"pool-{i}: shift {shift:.3f}"
+            assert len(np.unique(task.x % 1000)) == 10
+        assert len({task.name.partition(":")[2] for task in changed}) == 6  # type: ignore[union-attr]
+        assert np.array_equal(x, np.load(tmp_path / "x.npy"))
 
 
-def test_without_shots_all_examples_are_queries() -> None:
-    pool = GroupPool(np.arange(8.0), [0, 1] * 4, np.repeat(["a", "b"], 4))
-    for task, rows in zip(pool.tasks(shots=0, rng=0), pool.positions, strict=True):
-        assert len(task.support) == 0
-        assert sorted(task.query) == rows.tolist()
+def darken(x: Any, rng: np.random.Generator) -> Any:
+    return x * rng.uniform(0.1, 0.9)
 
 
-def test_too_few_examples_are_counted() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"each class must have at least shots \+ queries = 6 examples, got 11 with 5, "
-        r"13 with 4\. Lower shots or queries, or leave out each class",
-    ):
-        pool_of(6, 5, 9, 4).tasks(1, ways=2, shots=2, queries=4, rng=0)
-    with pytest.raises(ValueError, match=r"'site 4' with 1 and 2 more\. Lower"):
-        groups_of(*[1] * 7).tasks(shots=1, rng=0)
-    with pytest.raises(ValueError, match=r"shots \+ queries = 3 examples, got 'site 1' with 2\."):
-        groups_of(3, 2).tasks(1, shots=1, queries=2, rng=0)
-    with pytest.raises(ValueError, match=r"ways must be at most 2, .* got 5"):
-        pool_of(9, 9).tasks(1, ways=5, shots=1, queries=1, rng=0)
+def test_a_plain_function_is_a_transform_and_lends_its_name() -> None:
+    for transform, name in ((darken, "darken"), (lambda x, rng: x, "transform")):
+        pool = ClassPool(np.arange(18.0), np.repeat([1, 2, 3], 6), transform=lambda rng: transform)
+        assert pool.tasks(2, **FEW, rng=0)[1].name == f"pool-1: {name}"
 
 
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        ([1, "a"], r"y must be all strings or all integers, got int \(1\) and str \('a'\)"),
-        (["a", None], r"got str \('a'\) and NoneType \(None\)\. Drop examples where it is missing"),
-        ([0.5, 1.0], r"y must be all strings or all integers, got float \(0\.5\)"),
-        ([], "y is empty"),
-        ([0, 1, 2], "y and x must have the same length, got 3 and 2"),
-        (np.zeros((2, 2), int), r"y must be one-dimensional, .* got shape \(2, 2\)"),
-        ("ab", r"y must be one-dimensional, .* got shape \(\)"),
-    ],
-)
-def test_bad_class_names_are_rejected(y: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ClassPool(np.zeros((2, 1)), y)
+def test_bad_pools_are_refused_by_name() -> None:
+    two, make = np.zeros((2, 1)), ClassPool
+    bad: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+        (make, (two, [1, "a"]), {}, r"y .* int \(1\) and str \('a'\)"),
+        (make, (two, ["a", None]), {}, "y .* NoneType"),
+        (make, (two, [0.5, 1.0]), {}, "y .* float"),
+        (make, (two, []), {}, "y is empty"),
+        (make, (two, [0, 1, 2]), {}, "y and x .* 3 and 2"),
+        (make, (two, np.zeros((2, 2), int)), {}, "y .* shape"),
+        (make, (two, "ab"), {}, "y .* shape"),
+        (make, (two, [0, 1]), {"transform": "noise"}, "transform .* 'noise'"),
+        (GroupPool, (two, ["yes", "no"], [0, 1]), {}, "y .* <U3"),
+        (GroupPool, (two, [0, 2], [0, 1]), {"classes": 2}, "y .* classes=2, got 2"),
+        (GroupPool, (two, [0, 1], [0, 1, 1]), {}, "groups and x .* 3 and 2"),
+        (DomainPool, (two, ["a", "b"], ["greek"]), {}, "domains and x .* 1 and 2"),
+        (DomainPool, (two, ["a"], ["greek", "latin"]), {}, "y and x .* 1 and 2"),
+    ]
+    for kind, arguments, options, message in bad:
+        with pytest.raises(InvalidInput, match=message):
+            kind(*arguments, **options)
+    with pytest.raises(InvalidInput, match="domains and classes .* 1 names for 2 classes"):
+        DomainPool([0, 1], ["b/c", "c"], ["a", "a/b"]).as_class_pool()
 
 
-def test_bad_labels_of_groups_are_rejected() -> None:
-    with pytest.raises(ValueError, match=r"y must hold labels 0, 1, \.\.\., got <U3\. Number them"):
-        GroupPool(np.zeros(2), ["yes", "no"], [0, 1])
-    with pytest.raises(ValueError, match=r"y must hold labels below classes=2, got 2\."):
-        GroupPool(np.zeros(2), [0, 2], [0, 1], classes=2)
-    with pytest.raises(ValueError, match="groups and x must have the same length, got 3 and 2"):
-        GroupPool(np.zeros(2), [0, 1], [0, 1, 1])
+def test_impossible_tasks_are_refused_by_name() -> None:
+    classes, groups = pool_of(6, 5, 9, 4), groups_of(*[1] * 7)
+    domains = domains_of(greek=4, latin=2, thai=3)
+    bad: list[tuple[Any, dict[str, Any], str, str]] = [
+        (classes, {"ways": [2, 5]}, "ways", "at most 4, .* got 5"),
+        (classes, {"queries": [1, 5]}, "shots", "class .* = 6 examples, got 11 with 5, 13 with 4"),
+        (classes, {"shots": range(3)}, "shots", "mix 0"),
+        (classes, {"count": -1}, "count", "count .* -1"),
+        (groups, {"ways": None}, "shots", r"group .* \+ queries = 3 .*'site 4' with 1 and 2 more"),
+        (groups, {"ways": None, "queries": None}, "shots", r"group .* shots \+ 1 = 2 examples"),
+        (domains, {"ways": [2, 4]}, "ways", "ways = 4 classes, got 'latin' with 2, 'thai' with 3"),
+        (domains, {"queries": 8}, "shots", "= 9 examples, got 'greek/0' with 6"),
+        (domains, {"shots": [0, 1]}, "shots", "mix 0"),
+    ]
+    for value in (0, -1, 2.5, "5", None, {5}, [], range(5, 5), [0, 5], [1.5], [[5]]):
+        bad.append((classes, {"queries": value}, "queries", "queries must (be|hold)"))
+    for pool, changes, parameter, message in bad:
+        options = {"count": 1, **FEW, "rng": 0} | changes
+        if changes.get("ways", 1) is None:
+            del options["ways"]
+        with pytest.raises(InvalidInput, match=message) as error:
+            pool.tasks(**options)
+        assert parameter in error.value.parameters
+    for returned, message in ((0.5, "transform .* got 0.5"), (lambda x, rng: x[:1], "6 .*, got 1")):
+        pool = ClassPool(np.zeros(8), [0, 1] * 4, transform=lambda rng: returned)  # type: ignore[arg-type,return-value]
+        with pytest.raises(InvalidInput, match=message):
+            pool.tasks(1, **FEW, rng=0)[0]
+    with pytest.raises(InvalidInput, match="transform 'darken' .* 3 examples, got 1"):
+        apply_transform(type("Cut", (), {"name": "darken", "__call__": cut})(), np.zeros(3), None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("pair", list(combinations(NAMES, 2)))
-def test_pools_that_share_a_class_are_rejected_by_name(pair: tuple[str, str]) -> None:
-    pools = {name: ClassPool(np.zeros(2), [f"{name} a", f"{name} b"]) for name in NAMES}
-    Pools(**pools)
-    pools[pair[1]] = ClassPool(np.zeros(3), ["new", f"{pair[0]} b", "new"])
-    message = f"{pair[0]} and {pair[1]} must not share a class, got '{pair[0]} b' in both"
-    with pytest.raises(ValueError, match=rf"^{message}\. Leave it out of one of them"):
+def cut(self: object, x: Any, rng: object) -> Any:
+    return x[:1]
+
+
+def test_pools_that_share_a_class_a_group_or_a_domain_are_refused() -> None:
+    for first, second in combinations(NAMES, 2):
+        pools: dict[str, Any] = {n: ClassPool(np.zeros(2), [f"{n} a", f"{n} b"]) for n in NAMES}
         Pools(**pools)
-
-
-def test_pools_may_share_classes_if_both_have_a_transform() -> None:
-    def draw(rng: np.random.Generator) -> Any:
-        return lambda x, rng: x + 1
-
-    transformed, plain = (
-        ClassPool(np.zeros(2), [0, 1], transform=draw),
-        ClassPool(np.zeros(2), [0, 1]),
-    )
-    assert Pools(train=transformed, calibration=transformed, test=transformed).test is transformed
-    for pools in ({"train": transformed, "test": plain}, {"train": plain, "test": transformed}):
-        with pytest.raises(ValueError, match="train and test must not share a class, got 0, 1 in"):
+        pools[second] = ClassPool(np.zeros(3), ["new", f"{first} b", "new"])
+        message = f"^{first} and {second} must not share a class, got '{first} b' in both"
+        with pytest.raises(InvalidInput, match=message):
             Pools(**pools)
+    transformed = ClassPool(np.zeros(2), [0, 1], transform=random_shift)
+    assert Pools(train=transformed, calibration=transformed).test is None
+    plain, sites, letters = ClassPool(np.zeros(2), [0, 1]), groups_of(3, 3), domains_of(a=2)
+    alone = GroupPool(np.zeros(2), [0, 0], ["c", "d"])
+    refused: list[tuple[Any, Any, str]] = [
+        (transformed, plain, "class, got 0, 1"),
+        (plain, transformed, "class, got 0, 1"),
+        (sites, sites, "group, got 'site 0', 'site 1'"),
+        (letters, letters, "domain, got 'a'"),
+        (sites, alone, "same number of labels, .* got 3 and 1"),
+    ]
+    for one, other, message in refused:
+        with pytest.raises(InvalidInput, match=f"train and test must .*{message}"):
+            Pools(train=one, test=other)
+    Pools(train=sites, test=GroupPool(np.zeros(2), [0, 0], ["c", "d"], classes=3))
 
 
-def test_pools_that_share_a_group_are_rejected_and_a_pool_may_be_absent() -> None:
-    sites = groups_of(3, 3)
-    message = "calibration and test must not share a group, got 'site 0', 'site 1' in both"
-    with pytest.raises(ValueError, match=message):
-        Pools(calibration=sites, test=sites)
-    assert Pools(train=sites).calibration is None
+@given(seed=st.integers(0, 99), counts=st.tuples(*[st.integers(0, 2)] * 4).filter(any))
+def test_a_split_keeps_classes_groups_and_domains_whole(
+    seed: int, counts: tuple[int, int, int, int]
+) -> None:
+    ids = np.random.default_rng(0).permutation(np.repeat(np.arange(9), range(3, 12)))
+    labels = np.where(ids == 3, 2, 0)  # a label that one group alone has
+    x, sizes = np.arange(len(ids)), dict(zip(NAMES, counts, strict=True))
+    splits: list[Any] = [
+        split_classes(torch.from_numpy(x), ids, **sizes, rng=seed),
+        split_groups(x, labels, ids, **sizes, rng=seed),
+        split_domains(x, labels, ids, **sizes, rng=seed),
+    ]
+    for pools in splits:
+        seen: list[int] = []
+        for name, pool in vars(pools).items():
+            assert (pool is None) == (sizes[name] == 0)
+            if pool is not None:
+                rows = np.asarray(pool.x)
+                assert (pool.name, len(pool.names)) == (name, sizes[name])
+                assert rows.tolist() == np.flatnonzero(np.isin(ids, pool.names)).tolist()
+                assert np.array_equal(pool.y, (ids if pool.unit == "class" else labels)[rows])
+                assert pool.unit != "group" or pool.classes == 3
+                seen += pool.names
+        assert len(set(seen)) == len(seen)
 
 
-def test_pools_of_groups_must_have_the_same_labels() -> None:
-    sick = GroupPool(np.zeros(2), [0, 1], ["a", "b"])
-    healthy = GroupPool(np.zeros(2), [0, 0], ["c", "d"])
-    with pytest.raises(ValueError, match=r"train and test must have the same labels, got 2 and 1"):
-        Pools(train=sick, test=healthy)
-    Pools(train=sick, test=GroupPool(np.zeros(2), [0, 0], ["c", "d"], classes=2))
-
-
-@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
-def test_a_split_keeps_classes_whole(kind: Any) -> None:
-    whole = pool_of(*range(3, 13))
-    parts = {"train": 4, "validation": 1, "calibration": 2, "test": 2}
-    pools = split_classes(kind(whole.x), whole.y, **parts, rng=5)
-    seen: list[int] = []
-    for name, count in parts.items():
-        pool = getattr(pools, name)
-        assert (pool.name, len(pool.names)) == (name, count)
-        assert np.array_equal(np.asarray(pool.x)[:, 0], pool.y)
-        for label, positions in zip(pool.names, pool.positions, strict=True):
-            assert len(positions) == label - 10 + 3
-        seen += pool.names
-    assert len(set(seen)) == len(seen) == 9
-    again = split_classes(whole.x, whole.y, **parts, rng=5)
-    other = split_classes(whole.x, whole.y, **parts, rng=6)
-    assert again.train.names == pools.train.names != other.train.names
-
-
-def test_a_split_keeps_groups_whole_and_every_label() -> None:
-    whole = groups_of(5, 6, 7, 8, 9)
-    whole.y[:] = np.where(whole.groups == "site 3", 2, 0)
-    pools = split_groups(
-        whole.x, whole.y, whole.groups, train=2, validation=0, calibration=2, test=1, rng=0
-    )
-    assert pools.validation is None
-    parts = (pools.train, pools.calibration, pools.test)
-    assert sorted(name for pool in parts for name in pool.names) == whole.names
-    for pool in parts:
-        assert pool.classes == 3
-        assert np.array_equal(pool.y, whole.y[pool.x])
-        assert np.array_equal(pool.groups, whole.groups[pool.x])
-
-
-@pytest.mark.parametrize("test", [3, 0])
-def test_an_impossible_split_is_rejected(test: int) -> None:
-    train = 1 if test else 0
-    message = rf"from 1 to 3 classes, .* got train={train} \+ .* \+ test={test} = {train + test}"
-    with pytest.raises(ValueError, match=message):
-        split_classes(
-            np.zeros(3), [1, 2, 3], train=train, validation=0, calibration=0, test=test, rng=0
-        )
+def test_splits_depend_on_the_seed_and_have_to_be_possible() -> None:
+    sizes = {"train": 4, "validation": 0, "calibration": 2, "test": 2}
+    y = np.arange(30) % 10
+    drawn = [split_classes(y, y, **sizes, rng=rng) for rng in (5, 5, 6)]
+    assert drawn[0].train.names == drawn[1].train.names != drawn[2].train.names
+    for train, test in ((9, 2), (0, 0)):
+        sizes = {"train": train, "validation": 0, "calibration": 0, "test": test}
+        message = rf"from 1 to 10 classes .*'train': {train}.* {train + test} in all"
+        with pytest.raises(InvalidInput, match=message):
+            split_classes(y, y, **sizes, rng=0)

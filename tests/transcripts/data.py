@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from tests.helpers.cifar_files import fabricated, write_pickles
+from tests.helpers.cifar_files import fabricated, write_records
 from tests.helpers.commands import metapac
 from tests.helpers.miniimagenet_files import with_csv
 from tests.helpers.sample_logs import NAME, sample, write_log
@@ -286,7 +286,7 @@ def write_logs(path: Path) -> None:
 
 FILES["logs"] = FILES["new-logs"] = write_logs
 FILES["mini"] = with_csv
-FILES["cifar"] = lambda path: write_pickles(path, fabricated())
+FILES["cifar"] = lambda path: write_records(path, fabricated())
 
 
 def write_survey(path: Path) -> None:
@@ -316,3 +316,10 @@ def write_relations(path: Path) -> None:
 FILES["brfss"] = write_survey
 FILES["fewrel-files"] = write_relations
 FILES["vectors.txt"] = lambda path: path.write_text("".join(f"w{i} {i} 1\n" for i in range(10, 16)))
+NAMES = [f"class {i:02d}" for i in range(30)]
+SPLITS = {
+    "split.json": {"calibration": NAMES[:15], "test": NAMES[15:]},
+    "twice.json": {"calibration": NAMES[:15], "test": NAMES[14:]},
+}
+for name in SPLITS:
+    FILES[name] = lambda path: path.write_text(json.dumps(SPLITS[path.name]))

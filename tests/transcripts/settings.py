@@ -12,7 +12,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from metapac.fewshot.reproduce import experiments, run, seed
+from metapac.fewshot.reproduce import experiments, run
 from metapac.fewshot.study import pool_study
 from tests.helpers.experiments import CLASSES, class_pools
 
@@ -32,7 +32,7 @@ def settled(folder: Path) -> Iterator[None]:
         patch.setenv("METAPAC_DATA", str(folder / "home"))
         patch.setenv("COLUMNS", "200")
         for name, size in _SIZES.items():
-            patch.setattr(seed, name, size)
+            patch.setattr(run, name, size)
         patch.setattr(run, "load", load_points)
         patch.setattr(experiments, "SMALL", (4,))
         patch.setattr(pool_study, "PREDICTOR_TASKS", 10)

@@ -176,7 +176,7 @@ def _run_step(words: list[str], folder: Path) -> Outcome:
         case ["metapac", *rest, ">", name]:
             result = metapac(*rest)
             Path(name).write_text(result.stdout)
-            return Outcome(_NOTHING, result.exit_code, result.stderr.rstrip("\n"), result.stdout)
+            return Outcome(_NOTHING, result.exit_code, read_message(result), result.stdout)
         case ["metapac", *rest]:
             result = metapac(*rest)
             if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -184,8 +184,14 @@ def _run_step(words: list[str], folder: Path) -> Outcome:
             shown = _NOTHING
             if "--json" in rest and result.stdout:
                 shown = normalise(json.loads(result.stdout), folder)
-            return Outcome(shown, result.exit_code, result.stderr.rstrip("\n"), result.stdout)
+            return Outcome(shown, result.exit_code, read_message(result), result.stdout)
     raise ValueError(f"unknown command: {words}")
+
+
+def read_message(result: Any) -> str:
+    """Return what a command printed on standard error, but for its progress."""
+    lines = result.stderr.splitlines()
+    return "\n".join(line for line in lines if not line.startswith("progress: "))
 
 
 def read_data(path: Path) -> Any:

@@ -39,16 +39,16 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "combine": ("metapac.cli.sites", "Combine the files of all sites."),
     },
     "Few-shot": {
-        "train": ("metapac.fewshot.cli.learners", "Train a few-shot learner."),
-        "score": ("metapac.fewshot.cli.learners", "Score tasks, to calibrate on them."),
+        "train": ("metapac.fewshot.cli", "Train a few-shot learner."),
+        "score": ("metapac.fewshot.cli", "Score tasks, to calibrate on them."),
     },
     "Research": {
-        "data": ("metapac.fewshot.cli.data", "Fetch and prepare the paper's data sets."),
-        "study": ("metapac.fewshot.cli.studies", "Compare methods on your own data."),
-        "reproduce": ("metapac.fewshot.cli.studies", "Run an experiment of the paper."),
+        "data": ("metapac.fewshot.cli", "Fetch and prepare the paper's data sets."),
+        "study": ("metapac.fewshot.cli", "Compare methods on your own data."),
+        "reproduce": ("metapac.fewshot.cli", "Run an experiment of the paper."),
     },
     "Other": {
-        "demo": ("metapac.fewshot.cli.studies", "Show what a guarantee says and what not."),
+        "demo": ("metapac.fewshot.cli", "Show what a guarantee says and what not."),
         "doctor": ("metapac.cli.doctor", "Print versions, engines, GPU and cache."),
     },
 }

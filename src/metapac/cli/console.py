@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+import time
 import warnings
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -247,12 +248,16 @@ def _type_option(flag: str, value: Any) -> str:
 
 @contextmanager
 def progress_bar(
-    counter: rich_progress.ProgressColumn | None = None, *, visible: bool = True
+    counter: rich_progress.ProgressColumn | None = None,
+    *,
+    visible: bool = True,
+    lines: bool = True,
 ) -> Iterator[Progress]:
-    """Show a progress bar on the terminal, and yield the callback that moves it.
+    """Show a progress bar on standard error, and yield the callback that moves it.
 
     The bar starts again at each stage. What follows a comma is not part of the stage: "training,
-    loss 0.31" continues "training, loss 0.35".
+    loss 0.31" continues "training, loss 0.35". If standard error is no terminal, each stage is a
+    line, again after half a minute; ``lines`` is for commands that take minutes.
     """
     bar = rich_progress.Progress(
         rich_progress.SpinnerColumn(),
@@ -269,11 +274,15 @@ def progress_bar(
     # Before rich 14.3, a disabled bar prints an empty line when it stops.
     with nullcontext() if bar.disable else bar:
         row = bar.add_task("starting", total=None)
-        current = ""
+        current, printed, is_plain = "", 0.0, bool(bar.disable and visible and lines)
 
         def advance(stage: str, done: int, total: int | None) -> None:
-            nonlocal current
+            nonlocal current, printed
             name = stage.partition(",")[0]
+            if is_plain and (name != current or time.monotonic() > printed + 30):
+                count = f" ({done} of {total})" if done and total else ""
+                _print_labelled("progress", "", f"{stage}{count}")
+                printed = time.monotonic()
             if name != current:
                 current = name
                 bar.reset(row)
@@ -327,6 +336,6 @@ def _describe_parameter(param: Any) -> tuple[Text, str]:
     flags = ", ".join(sorted(param.opts, key=len))
     text = str(param.help)
     text += " [required]" if param.required else ""
-    text += f" [default: {param.default}]" if param.show_default else ""
+    text += f" [default: {param.default}]" if param.show_default and not param.multiple else ""
     text += " May be repeated." if param.multiple else ""
     return Text.assemble((flags, "bold cyan"), f" {param.metavar or ''}".rstrip()), text

@@ -103,7 +103,7 @@ def _starting(engine: str) -> Iterator[None]:
 def _query_progress(connection: Any) -> Iterator[Progress]:
     """Show the stage of the work and, on DuckDB, the percentage done of the query."""
     stage, finished = "reading", threading.Event()
-    with progress_bar(TaskProgressColumn()) as advance:
+    with progress_bar(TaskProgressColumn(), lines=False) as advance:
 
         def progress(name: str, done: int, total: int | None) -> None:
             nonlocal stage

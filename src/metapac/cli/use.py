@@ -239,7 +239,7 @@ def report(
             new = name_new(table, columns, predictor)
             html = write_report(promise, new, **given, progress=progress)
     else:
-        with console.progress_bar() as progress:
+        with console.progress_bar(lines=False) as progress:
             html = write_report(promise, **given, progress=progress)
     facts = {"output": str(output), "bytes": len(html.encode())}
     console.show(facts, as_json=json, text="Open it in a browser.", wrote=[output])

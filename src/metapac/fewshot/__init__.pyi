@@ -11,8 +11,6 @@ from metapac.fewshot.datasets.heart import heart_groups as heart_groups
 from metapac.fewshot.datasets.images import image_folder as image_folder
 from metapac.fewshot.datasets.miniimagenet import miniimagenet as miniimagenet
 from metapac.fewshot.datasets.pools import load_pools as load_pools
-from metapac.fewshot.drawing import LazyArray as LazyArray
-from metapac.fewshot.learners.accuracy import accuracy as accuracy
 from metapac.fewshot.learners.maml import MAML as MAML
 from metapac.fewshot.learners.networks import MLP as MLP
 from metapac.fewshot.learners.networks import Conv4 as Conv4
@@ -34,6 +32,7 @@ from metapac.fewshot.pools import split_groups as split_groups
 from metapac.fewshot.prompts import InContextLearner as InContextLearner
 from metapac.fewshot.prompts import read_samples as read_samples
 from metapac.fewshot.reproduce.figures import draw_images_with_sets as draw_images_with_sets
+from metapac.fewshot.scoring import accuracy as accuracy
 from metapac.fewshot.scoring import fit_temperature as fit_temperature
 from metapac.fewshot.scoring import score_examples as score_examples
 from metapac.fewshot.scoring import score_tasks as score_tasks
@@ -49,11 +48,12 @@ from metapac.fewshot.study.run import run_study as run_study
 from metapac.fewshot.study.summary import summarise as summarise
 from metapac.fewshot.synthetic import NormalFamily as NormalFamily
 from metapac.fewshot.synthetic import TwoPointFamily as TwoPointFamily
+from metapac.fewshot.tasks import LazyArray as LazyArray
 from metapac.fewshot.tasks import Task as Task
 from metapac.fewshot.tasks import class_reuse as class_reuse
 from metapac.fewshot.training.checkpoints import load_learner as load_learner
 from metapac.fewshot.training.checkpoints import load_weights as load_weights
 from metapac.fewshot.training.checkpoints import save_weights as save_weights
+from metapac.fewshot.training.loop import recipe_for as recipe_for
 from metapac.fewshot.training.loop import train as train
-from metapac.fewshot.training.strong import recipe_for as recipe_for
-from metapac.fewshot.training.strong import train_strong as train_strong
+from metapac.fewshot.training.loop import train_strong as train_strong

@@ -1,4 +1,4 @@
-"""Learners: the contract of adapting to a task, models and functions that satisfy it, rounding."""
+"""Learners: the contract of adapting to a task, models and functions that satisfy it, scores."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
 from metapac._common import (
     Array,
     Counts,
-    Doubles,
     Floats,
     as_whole_number,
     brief,
@@ -23,34 +22,31 @@ from metapac._common import (
     on_host,
     warn,
 )
-from metapac._text import FITTED_ON
+from metapac._text import FITTED_ON, name_score
 from metapac.errors import InvalidInput
-from metapac.score_functions import KINDS, ScoreFunction, finite, log_sum, total
+from metapac.score_functions import KINDS, NAMES, ScoreFunction
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+# Heads of our learners compute batches of this size, the last one filled up: kernels are chosen by
+# batch size and differ in the last digits, but at one size the numbers of an example depend on
+# nothing beside it. Widths from 1 to 1600 were tried.
+BATCH = 16
+
 
 class Scorer(Protocol):
-    """A model adapted to one task.
-
-    Rounding may change a probability in its last digits, for example from one batch size to
-    another. A scorer that knows by how much may have one or both of the further methods of
-    `BoundedScorer`. Without them, `metapac.fewshot.score_tasks` assumes
-    a bound that suits the precision.
-    """
+    """A model adapted to one task."""
 
     def predict_proba(self, x: Any) -> Floats:
         """Return the probability of each label for each example.
 
-        The row of an example must depend on that example and the support set alone. If it
-        depended on the other rows of ``x``, the scores of a task would not be independent and no
-        guarantee would hold.
+        A row must depend on its example and the support set alone: if it depended on other rows of
+        ``x``, the scores of a task would not be independent and no guarantee would hold.
 
         Parameters
         ----------
         x : array_like, shape (n, ...)
-            Examples.
 
         Returns
         -------
@@ -63,8 +59,7 @@ class Learner(Protocol):
     """Anything that adapts to a task with a few labelled examples.
 
     A learner whose scorers do not return probabilities says so by an attribute ``outputs``:
-    "logits" for logits, log-probabilities or minus distances, which a softmax makes
-    probabilities, or "scores" for any other numbers, higher for more plausible labels.
+    "logits" or "scores", as in `CallableLearner`.
 
     Examples
     --------
@@ -90,7 +85,6 @@ class Learner(Protocol):
         Returns
         -------
         Scorer
-            The adapted model.
         """
 
 
@@ -101,38 +95,30 @@ def adapt_learner(
     adapt = getattr(learner, "adapt", None)
     if isinstance(learner, type) or not callable(adapt):
         raise InvalidInput(f"the learner must have a method adapt(x, y), got {brief(learner)}.")
-    options = {"classes": classes} if _takes_classes(adapt) else {}
-    scorer: Scorer = adapt(support_x, support_y, **options)
+    try:
+        takes = inspect.signature(adapt).parameters.values()
+        takes_classes = any(p.name == "classes" or p.kind is p.VAR_KEYWORD for p in takes)
+    except (TypeError, ValueError):  # compiled code, which may not tell
+        takes_classes = True
+    scorer: Scorer = adapt(support_x, support_y, **({"classes": classes} if takes_classes else {}))
     if not hasattr(scorer, "predict_proba"):
         name = f"{type(learner).__name__}.adapt"
         raise InvalidInput(f"{name} must return what has predict_proba(x), got {brief(scorer)}.")
     return scorer
 
 
-def _takes_classes(adapt: Any) -> bool:
-    """Return whether a method takes the number of labels, by its signature."""
-    try:
-        parameters = inspect.signature(adapt).parameters
-    except (TypeError, ValueError):  # compiled code, which may not tell
-        return True
-    kinds = {parameter.kind for parameter in parameters.values()}
-    return "classes" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
-
-
 def as_support_set(support_x: Any, support_y: Any, classes: int | None) -> tuple[Counts, int]:
     """Return the support labels as int64, and the number of labels of the task."""
     labels, examples = np.asarray(on_host(support_y)), count_examples(support_x)
-    if labels.ndim != 1 or labels.dtype.kind not in "iub":
-        got = f"{labels.dtype} of shape {labels.shape}"
-        raise InvalidInput(f"support_y must hold one whole number for each example, got {got}.")
-    if not len(labels) == examples > 0:
-        rule = "support_x and support_y must have the same length, at least 1"
-        raise InvalidInput(f"{rule}, got {examples} and {len(labels)}.")
+    if labels.shape != (examples,) or not examples or labels.dtype.kind not in "iub":
+        rule = (
+            f"support_y must hold one whole number for each of the {examples} (at least 1) examples"
+        )
+        raise InvalidInput(f"{rule}, got {labels.dtype} of shape {labels.shape}.")
     total = int(labels.max()) + 1 if classes is None else as_whole_number("classes", classes)
     outside = labels[(labels < 0) | (labels >= total)]
     if len(outside):
-        last = max(total, 1) - 1
-        raise InvalidInput(f"support_y must hold labels 0 .. {last}, got {outside[0]}.")
+        raise InvalidInput(f"support_y must hold labels 0 .. {total - 1}, got {outside[0]}.")
     return labels.astype(np.int64), total
 
 
@@ -141,38 +127,46 @@ def count_examples(x: Any) -> int:
     return int(x.shape[0]) if hasattr(x, "shape") else len(x)
 
 
-def as_output_matrix(
-    source: str, values: Any, *, rows: int, least: int, most: int | None
+def as_outputs(
+    source: str, values: Any, *, rows: int, least: int, most: int | None, kind: str
 ) -> Floats:
-    """Return what ``source`` returned as floats, with ``least`` to ``most`` columns."""
+    """Return the output of ``source`` as a matrix of probabilities, logits or scores, checked."""
     array = np.asarray(on_host(values))
     fits = array.ndim == 2 and least <= array.shape[1] <= (most or array.shape[1])
     if not fits or len(array) != rows:
         columns = f"{least}" if least == most else f"{least} to {most or 'any'}"
         shape = f"a row for each example and a column for each label, ({rows}, {columns})"
         raise InvalidInput(f"{source} must return {shape}, got shape {array.shape}.")
-    return array if array.dtype.kind == "f" else array.astype(np.float64)
+    array = array if array.dtype.kind == "f" else array.astype(np.float64)
+    if kind == "probabilities":
+        _check_probabilities(source, array)
+    elif np.isnan(array).any() or (kind == "logits" and np.isposinf(array).any()):
+        found = "NaN" if np.isnan(array).any() else "infinity"
+        text = f"{source} must return {kind} that can be compared, got {found}"
+        raise InvalidInput(f"{text}. Give labels that are impossible -inf.")
+    elif kind == "logits" and _look_like_probabilities(array):
+        text = f"{source} returns numbers that add up to 1 for each example, taken for logits"
+        warn(f"{text}. If they are probabilities, say outputs='probabilities'.")
+    return array
 
 
-def check_probabilities(source: str, array: Floats) -> None:
+def _check_probabilities(source: str, array: Floats) -> None:
     """Raise unless all numbers are at least 0, and none of the rows adds up to more than 1."""
     negative = array[~(array >= 0)]  # a NaN is among them
     most = array.sum(1, dtype=np.float64).max(initial=0.0)
     if len(negative) or most > 1 + max(1e-3, 4 * float(np.finfo(array.dtype).eps)):
         got = negative[0] if len(negative) else f"a row that adds up to {most:.6g}"
-        text = "must return probabilities, none negative or NaN, and at most 1 together"
+        rule = f"{source} must return probabilities, none negative or NaN, and at most 1 together"
         remedy = "If they are none, say outputs='logits' or outputs='scores'."
-        raise InvalidInput(f"{source} {text}, got {got}. {remedy}")
+        raise InvalidInput(f"{rule}, got {got}. {remedy}")
 
 
-class BoundedScorer(Scorer, Protocol):
-    """A scorer that knows how far rounding may move its scores."""
-
-    def lowered_scores(self, x: Any, y: Any) -> Floats:
-        """Return scores to calibrate on: lower bounds that allow for any rounding."""
-
-    def bounded_logits(self, x: Any) -> tuple[Floats, Floats]:
-        """Return the logits of each label, and a bound on their rounding error."""
+def _look_like_probabilities(array: Floats) -> bool:
+    """Whether eight rows or more, not of whole numbers, are at least 0 and add up to 1."""
+    if len(array) < 8 or array.shape[1] < 2 or not array.min() >= 0:
+        return False
+    sums = array.sum(1, dtype=np.float64)
+    return not np.array_equal(array, np.floor(array)) and np.allclose(sums, 1, atol=1e-3)
 
 
 class Trainable(Protocol):
@@ -186,32 +180,12 @@ class Trainable(Protocol):
         """Return the query logits of a batch of episodes."""
 
 
-def lower_scores(
-    scores: Floats, slack: ArrayLike = 0.0, *, precision: DTypeLike | None = None, steps: int = 1
-) -> Floats:
-    """Return lower bounds on scores that hold for any rounding in deployment.
-
-    Proof of the bound: p = 1 / (1 + sum of exp(l_c - l_y) over c != y); if no l_c - l_y grows by
-    more than ``slack``, the sum grows at most exp(slack)-fold, so that the deployed probability
-    is at least p / (1 + (1 - p) (exp(slack) - 1)).
-
-    Proof that it suffices: a threshold counts the scores below it, so lower scores never raise
-    it, and a lower threshold keeps every label that a higher one keeps.
-    """
-    kind = np.dtype(scores.dtype if precision is None else precision)
-    wide = scores.astype(np.result_type(scores, np.float64))
-    # A value above 1 is not a probability and has no odds; it is only rounded down.
-    lowered = wide / (1 + np.maximum(1 - wide, 0) * np.expm1(slack))
-    lowered = lowered.astype(kind)
-    for _ in range(steps):
-        lowered = np.nextafter(lowered, kind.type(0))
-    return np.asarray(lowered)
+_TEXT = re.compile(r"(\w+)(?:\(temperature=([^()]+)\))?")
+Score = str | ScoreFunction | Callable[[Any], Any] | None
 
 
-def as_score_function(
-    score: str | ScoreFunction | None, kind: str = "probabilities"
-) -> ScoreFunction:
-    """Return a score function by its name."""
+def as_score_function(score: Score, kind: str = "probabilities") -> ScoreFunction:
+    """Return a score function by its name, or a user's own."""
     if score is None:
         score = "raw" if kind == "scores" else "probability"
     function = score if isinstance(score, ScoreFunction) else _parse(score)
@@ -219,20 +193,73 @@ def as_score_function(
     return function
 
 
-def _parse(text: Any) -> ScoreFunction:
-    """Return the score function that ``str`` wrote."""
-    if not isinstance(text, str):
-        return ScoreFunction(text)
-    computed, _, tasks = text.partition(FITTED_ON)
-    fitted_on = frozenset(tasks.split("+")) - {""}
+def _parse(score: Any) -> ScoreFunction:
+    """Return the score function that ``str`` wrote, or that computes with a user's function."""
+    if callable(score):
+        return OwnScore.of(score)
+    computed, _, tasks = str(score).partition(FITTED_ON)
     found = _TEXT.fullmatch(computed)
-    if found is None:
-        return ScoreFunction(computed, fitted_on=fitted_on)
+    if not isinstance(score, str) or found is None or found[1] not in NAMES:
+        names = ", ".join(map(repr, NAMES))
+        text = f"score must be one of {names}, or a function of the probabilities, got {score!r}."
+        raise InvalidInput(text, parameter="score")
+    fitted_on = frozenset(tasks.split("+")) - {""}
     try:
-        return ScoreFunction(found[1], float(found[2]), fitted_on)
+        return ScoreFunction(found[1], float(found[2] or 1), fitted_on)
     except ValueError:
-        rule = f"score must have a positive temperature, got {text!r}."
-        raise InvalidInput(rule, parameter="score") from None
+        raise InvalidInput(f"{score!r} needs a positive temperature.", parameter="score") from None
+
+
+@dataclass(frozen=True)
+class OwnScore(ScoreFunction):
+    """A score that a user's function computes from probabilities."""
+
+    function: Callable[[Any], Any] = np.asarray
+
+    @classmethod
+    def of(cls, function: Callable[[Any], Any]) -> OwnScore:
+        """Return the score of a function, under the name that a context records."""
+        name = getattr(function, "__qualname__", "<lambda>")
+        if isinstance(function, type) or "<lambda>" in name:
+            rule = f"score must be a function with a name; use def, got {brief(function)}."
+            raise InvalidInput(rule, parameter="score")
+        return cls(name_score(function), function=function)
+
+    def __post_init__(self) -> None:
+        """Take any name."""
+
+    def __call__(self, outputs: ArrayLike, kind: str = "probabilities") -> Floats:
+        """Return the score of each label for each example, checked."""
+        self.check_kind(kind)
+        p = self._probabilities(np.asarray(outputs), kind)
+        scores = self._compute(p)
+        for order in (slice(0, 1), slice(None, None, -1)):  # a row alone, and all rows reversed
+            again = self._compute(p[order])
+            with np.errstate(invalid="ignore"):
+                moved = np.abs(again - scores[order]) > 1e-9 * row_sizes(again)[:, None]
+            if moved.any():
+                text = f"{self.name} must score each row by itself, and the same each time"
+                row = int(moved.any(1).argmax())
+                text = f"{text}, got {scores[order][row]} and {again[row]} among other rows."
+                raise InvalidInput(text, parameter="score")
+        return scores
+
+    def _compute(self, p: Floats) -> Floats:
+        """Return what the function makes of probabilities, with a score for each of them."""
+        scores = np.asarray(on_host(self.function(p)))
+        if scores.shape != p.shape or scores.dtype.kind not in "fiu":
+            text = f"{self.name} must return a score for each probability, of shape {p.shape}"
+            text = f"{text}, got {scores.dtype} of shape {scores.shape}."
+            raise InvalidInput(text, parameter="score")
+        if np.isnan(scores).any() or np.isposinf(scores).any():
+            text = f"{self.name} must return scores that can be compared, got NaN or infinity."
+            raise InvalidInput(text, parameter="score")
+        return scores.astype(np.float64)
+
+
+def row_sizes(values: Floats) -> Floats:
+    """Return the largest absolute value of each row, infinite ones left out, (n,)."""
+    return np.asarray(np.where(np.isfinite(values), np.abs(values), 0.0).max(1))
 
 
 def as_positive_number(name: str, value: object) -> float:
@@ -243,140 +270,7 @@ def as_positive_number(name: str, value: object) -> float:
     return number
 
 
-_TEXT = re.compile(r"(\w+)\(temperature=([^()]+)\)")
-# Eight units of rounding. A softmax over k labels is off by less than k + 800 of them, relatively:
-# an exponential by its argument, which is below 746 unless the result is 0, and the sum by k.
-_UNIT = 2.0**-50
-_EXPONENT = 800
-# Rounding error of a probability, in floats of its precision, beyond that of its logits.
-_FLOATS = 8
-# A larger slack bounds nothing; the exponential of this one does not overflow.
-_LARGEST_SLACK = 300.0
-# Steps between the smallest numbers, whose rounding error is not relative.
-_TINY = 2.0**-1060
-
-
-def lower_true_scores(
-    function: ScoreFunction,
-    outputs: ArrayLike,
-    labels: ArrayLike,
-    *,
-    kind: str = "probabilities",
-    slack: ArrayLike = 0.0,
-    spread: ArrayLike = 0.0,
-) -> Floats:
-    """Return lower bounds on the scores of the true labels, for any rounding in deployment.
-
-    Rounding moves the difference of the logits of any label and of the true one, or a raw output,
-    by at most ``slack``, and the probability of another label by at most ``spread`` beyond that.
-
-    Let a be the probability of the true label and q that of another, so that q / a is the
-    exponential of a difference of logits. Rounding leaves each q / a between a lowest and a
-    highest value, and
-
-    - the probability is 1 / (1 + sum of q / a): least if each q / a is highest;
-    - the margin is (1 - max of q / a) / (1 + sum of q / a): its numerator is least if each is
-      highest. Its denominator is then taken with the highest values if the numerator is
-      positive, and with the lowest if it is negative;
-    - the cumulative score is B / (B + A) with B the mass that is no more probable than the
-      label and A the rest. It rises with B and falls with A. So labels that rounding could
-      lift above the true one count in A at their highest, the others in B at their lowest.
-    """
-    values, y, reach = np.asarray(outputs), np.asarray(labels), np.asarray(slack)
-    function.check_kind(kind)
-    true = _take(values, y)
-    if function.name == "raw":
-        return np.asarray((true - reach).astype(values.dtype))
-    rounding = (values.shape[1] + _EXPONENT) * _UNIT
-    possible = true > -np.inf  # that its probability is above 0, and rounding cannot erase it
-    if kind == "probabilities":
-        rounding += _FLOATS * float(np.finfo(values.dtype).eps)
-        possible = true >= np.finfo(values.dtype).tiny  # below it, digits are lost
-    odds = _bound_odds(function, values, y, kind, reach, np.asarray(spread))
-    lowered = LOWER[function.name](*odds, rounding)
-    lowest: Any = -np.inf if function.name == "log_probability" else 0.0
-    if function.name == "margin":  # minus the highest probability, which rises exp(slack)-fold
-        reach = np.minimum(reach / function.temperature, _LARGEST_SLACK)
-        highest = function._probabilities(values, kind).max(1) * np.exp(2 * reach)
-        lowest = -np.minimum(highest * (1 + rounding), 1.0)
-    return np.where(possible, lowered, lowest)
-
-
-def _bound_odds(
-    function: ScoreFunction, values: Floats, y: Counts, kind: str, slack: Doubles, spread: Doubles
-) -> tuple[Doubles, Doubles]:
-    """Return the highest and lowest log-odds of each label against the true one.
-
-    Shapes: (n, classes + 1), where the last column is the mass of labels without a column.
-    The true label's own entry is -inf.
-    """
-    wide = values.astype(np.float64)
-    if kind == "probabilities":
-        wide = wide / total(values)
-        around = np.maximum(spread, float(np.finfo(values.dtype).tiny))
-        around = np.broadcast_to(around, y.shape)[:, None]
-        rest = np.maximum(1 - wide.sum(1, keepdims=True), 0) * (function.temperature == 1)
-        with np.errstate(divide="ignore"):
-            high = np.log(np.hstack([wide + around, rest]))
-            low = np.log(np.hstack([np.maximum(wide - around, 0), rest]))
-            true = finite(np.log(_take(wide, y)))
-    else:
-        high = low = np.hstack([wide, np.full((len(y), 1), -np.inf)])
-        true = finite(_take(wide, y))
-    reach = np.broadcast_to(np.minimum(slack, _LARGEST_SLACK), y.shape)
-    highest = (high - (true - reach)[:, None]) / function.temperature
-    lowest = (low - (true + reach)[:, None]) / function.temperature
-    for odds in (highest, lowest):
-        np.put_along_axis(odds, y[:, None], -np.inf, 1)
-    return np.asarray(highest), np.asarray(lowest)
-
-
-def _take(matrix: Array, labels: Counts) -> Array:
-    """Return the entry of each row at its label, (n,)."""
-    return np.asarray(np.take_along_axis(matrix, labels[:, None], 1)[:, 0])
-
-
-def _lower_log(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
-    """Return a lower bound on a log-probability, (n,)."""
-    lowered = -np.logaddexp(0.0, log_sum(highest)[:, 0])
-    return np.asarray(lowered - rounding * (1 - lowered))
-
-
-def _lower_probability(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
-    """Return a lower bound on a probability, (n,)."""
-    lowered = np.exp(-np.logaddexp(0.0, log_sum(highest)[:, 0])) * (1 - rounding)
-    return np.asarray(np.maximum(lowered - _TINY, 0.0))
-
-
-def _lower_margin(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
-    """Return a lower bound on a margin, (n,)."""
-    top = np.maximum(highest.max(1), 0.0)  # all weights are divided by exp(top)
-    true = np.exp(-top)
-    ahead = true - np.exp(highest[:, :-1].max(1) - top)
-    others = np.where((ahead >= 0)[:, None], highest, lowest)
-    total = true + np.exp(others - top[:, None]).sum(1)
-    return np.asarray(np.maximum(ahead / np.maximum(total, 1e-300), -1.0) - rounding)
-
-
-def _lower_cumulative(highest: Doubles, lowest: Doubles, rounding: float) -> Doubles:
-    """Return a lower bound on a cumulative score, (n,)."""
-    top = np.maximum(highest.max(1), 0.0)
-    is_below = highest <= -rounding
-    is_below[:, -1] = False  # labels without a column may be more probable
-    below = np.exp(-top) + np.where(is_below, np.exp(lowest - top[:, None]), 0.0).sum(1)
-    above = np.where(is_below, 0.0, np.exp(highest - top[:, None])).sum(1)
-    return np.asarray(np.maximum(below / (below + above) * (1 - rounding) - _TINY, 0.0))
-
-
-LOWER = {
-    "probability": _lower_probability,
-    "log_probability": _lower_log,
-    "margin": _lower_margin,
-    "cumulative": _lower_cumulative,
-}
-
-
-class SklearnLearner:
+class SklearnLearner(Learner):
     """A scikit-learn classifier, cloned and fitted on each support set.
 
     Examples of more than two dimensions, such as images, are flattened to rows. If the support
@@ -387,11 +281,6 @@ class SklearnLearner:
     estimator : object
         Classifier with ``fit`` and ``predict_proba``. Give a randomised one a ``random_state``,
         or each adaptation differs.
-
-    Raises
-    ------
-    InvalidInput
-        If the estimator cannot be cloned or does not predict probabilities.
 
     Examples
     --------
@@ -411,50 +300,28 @@ class SklearnLearner:
 
     def adapt(
         self, support_x: Any, support_y: Any, *, classes: int | None = None
-    ) -> EstimatorScorer:
-        """Return a clone of the estimator, fitted on the support set.
-
-        Parameters
-        ----------
-        support_x : array_like, shape (s, ...)
-            Support examples.
-        support_y : array_like of int, shape (s,)
-            Their labels, from 0 to ``classes - 1``.
-        classes : int, optional
-            Number of labels; by default one more than the largest label.
-
-        Returns
-        -------
-        EstimatorScorer
-            The adapted model.
-        """
+    ) -> FunctionScorer:
         labels, total = as_support_set(support_x, support_y, classes)
         if labels.min() == labels.max():
-            return EstimatorScorer(None, labels[:1], total)
+            sure = np.arange(total) == labels[0]
+            return FunctionScorer(lambda x: np.tile(sure, (count_examples(x), 1)), None, total)
         from sklearn.base import clone
 
-        fitted = clone(self.estimator).fit(_rows(support_x), labels)
-        return EstimatorScorer(fitted, np.asarray(fitted.classes_), total)
+        return _score_estimator(clone(self.estimator).fit(_rows(support_x), labels), total)
 
 
-@dataclass(frozen=True, eq=False)
-class EstimatorScorer:
-    """A fitted estimator, whose columns are moved to the labels of the task."""
+def _score_estimator(estimator: Any, classes: int) -> FunctionScorer:
+    """Return a fitted estimator, whose columns are moved to the labels of the task."""
+    labels = np.asarray(estimator.classes_).astype(np.int64)
+    source, columns = f"{type(estimator).__name__}.predict_proba", len(labels)
 
-    estimator: Any
-    labels: Array
-    classes: int
+    def predict(x: Any) -> Floats:
+        n = count_examples(x)
+        found = estimator.predict_proba(_rows(x)) if n else np.ones((0, columns))
+        shape = {"rows": n, "least": columns, "most": columns}
+        return spread(as_outputs(source, found, kind="probabilities", **shape), labels, classes)
 
-    def predict_proba(self, x: Any) -> Floats:
-        """Return the probability of each label for each example."""
-        n, columns = count_examples(x), len(self.labels)
-        values: Floats = np.ones((n, columns))
-        if self.estimator is not None and n:
-            source = f"{type(self.estimator).__name__}.predict_proba"
-            found = self.estimator.predict_proba(_rows(x))
-            values = as_output_matrix(source, found, rows=n, least=columns, most=columns)
-            check_probabilities(source, values)
-        return spread(values, self.labels, self.classes)
+    return FunctionScorer(predict, None, classes, name=source)
 
 
 def spread(values: Floats, labels: Array, classes: int, absent: float = 0.0) -> Floats:
@@ -476,55 +343,42 @@ class FixedModel:
     Parameters
     ----------
     predict_proba : object
-        Classifier fitted on labels 0 .. classes - 1, or a function from examples to
-        probabilities of shape (n, classes). A label that the classifier was not fitted on gets
-        probability 0.
+        Classifier fitted on labels 0 .. classes - 1 (others get probability 0), or a function
+        from examples to numbers of shape (n, classes).
     outputs : {"probabilities", "logits", "scores"}, default "probabilities"
         What the function returns; see `CallableLearner`. A classifier returns probabilities.
 
-    Raises
-    ------
-    InvalidInput
-        If it is neither a fitted classifier nor a function.
-
     Examples
     --------
-    >>> import numpy as np
     >>> from metapac.fewshot import FixedModel
-    >>> model = FixedModel(lambda x: np.full((len(x), 2), 0.5))
-    >>> model.adapt().predict_proba([[0.0]]).tolist()
+    >>> FixedModel(lambda x: [[0.5, 0.5]] * len(x)).adapt().predict_proba([[0.0]]).tolist()
     [[0.5, 0.5]]
     """
 
     def __init__(self, predict_proba: Any, *, outputs: str = "probabilities") -> None:
         fits = hasattr(predict_proba, "predict_proba") or callable(predict_proba)
         if isinstance(predict_proba, type) or not fits:
-            raise InvalidInput(
-                "predict_proba must be a fitted classifier or a function from examples to "
-                f"probabilities, got {brief(predict_proba)}."
-            )
+            rule = "predict_proba must be a fitted classifier or a function to probabilities"
+            raise InvalidInput(f"{rule}, got {brief(predict_proba)}.")
         check_one_of("outputs", outputs, KINDS)
         self.predict_proba = predict_proba
         self.outputs = outputs
 
     def adapt(
         self, support_x: Any = None, support_y: Any = None, *, classes: int | None = None
-    ) -> EstimatorScorer | FunctionScorer:
+    ) -> FunctionScorer:
         """Return the model itself as a scorer.
 
         Parameters
         ----------
-        support_x : object, optional
-            Ignored.
-        support_y : object, optional
+        support_x, support_y : object, optional
             Ignored.
         classes : int, optional
             Number of labels; by default that of the model.
 
         Returns
         -------
-        EstimatorScorer or FunctionScorer
-            The model.
+        FunctionScorer
         """
         if not hasattr(self.predict_proba, "classes_"):
             model = getattr(self.predict_proba, "predict_proba", self.predict_proba)
@@ -535,14 +389,12 @@ class FixedModel:
         total = int(labels.max()) + 1 if is_numbered and classes is None else classes
         if not is_numbered or total is None or labels.max() >= total:
             last = "classes - 1" if classes is None else classes - 1
-            raise InvalidInput(
-                f"the model was fitted on labels {brief(labels.tolist())}, but the task has labels "
-                f"0 .. {last}. Fit it on labels numbered from 0."
-            )
-        return EstimatorScorer(self.predict_proba, labels.astype(np.int64), total)
+            text = f"the model was fitted on labels {brief(labels.tolist())}"
+            raise InvalidInput(f"{text}, but the task has labels 0 .. {last}.")
+        return _score_estimator(self.predict_proba, total)
 
 
-class CallableLearner:
+class CallableLearner(Learner):
     """Any function from a support set and examples to a number for each label.
 
     Parameters
@@ -553,13 +405,7 @@ class CallableLearner:
         or of fewer columns if the last labels are absent from the support set.
     outputs : {"probabilities", "logits", "scores"}, default "probabilities"
         What the numbers are. Logits, log-probabilities and minus distances are "logits": a
-        softmax makes them probabilities. Any other numbers are "scores": they are calibrated as
-        they are.
-
-    Raises
-    ------
-    InvalidInput
-        If it is not callable, or the outputs are of an unknown kind.
+        softmax makes them probabilities. Any other numbers are "scores", calibrated as they are.
 
     Examples
     --------
@@ -583,29 +429,14 @@ class CallableLearner:
     def adapt(
         self, support_x: Any, support_y: Any, *, classes: int | None = None
     ) -> FunctionScorer:
-        """Return the function with the support set filled in.
-
-        Parameters
-        ----------
-        support_x : array_like, shape (s, ...)
-            Support examples.
-        support_y : array_like of int, shape (s,)
-            Their labels, from 0 to ``classes - 1``.
-        classes : int, optional
-            Number of labels; by default one more than the largest label.
-
-        Returns
-        -------
-        FunctionScorer
-            The adapted model.
-        """
         labels, total = as_support_set(support_x, support_y, classes)
+        name = name_function(self.function, "the function of CallableLearner")
         return FunctionScorer(
             lambda x: self.function(support_x, labels, x),
             np.unique(labels),
             total,
             self.outputs,
-            name_function(self.function, "the function of CallableLearner"),
+            name,
         )
 
     def __repr__(self) -> str:
@@ -631,7 +462,7 @@ class FunctionScorer:
     def raw_outputs(self, x: Any) -> Floats:
         """Return what the function returns, checked."""
         least = 1 if self.present is None else int(self.present.max()) + 1
-        shape = {"rows": count_examples(x), "least": least, "most": self.classes}
+        shape: Any = {"rows": count_examples(x), "least": least, "most": self.classes}
         values = as_outputs(self.name, self.function(x), kind=self.outputs, **shape)
         labels = np.arange(values.shape[1]) if self.present is None else self.present
         absent = 0.0 if self.outputs == "probabilities" else -np.inf
@@ -650,30 +481,3 @@ def name_function(function: Any, fallback: str) -> str:
     inner = getattr(function, "func", function)  # of functools.partial
     name = getattr(inner, "__name__", type(inner).__name__)
     return fallback if name == "<lambda>" else str(name)
-
-
-def as_outputs(source: str, values: Any, *, kind: str, **shape: Any) -> Floats:
-    """Return the output of ``source`` as a matrix of probabilities, logits or scores, checked."""
-    array = as_output_matrix(source, values, **shape)
-    if kind == "probabilities":
-        check_probabilities(source, array)
-    elif np.isnan(array).any() or (kind == "logits" and np.isposinf(array).any()):
-        found = "NaN" if np.isnan(array).any() else "infinity"
-        text = f"{source} must return {kind} that can be compared, got {found}"
-        raise InvalidInput(f"{text}. Give labels that are impossible -inf.")
-    elif kind == "logits" and _look_like_probabilities(array):
-        text = f"{source} returns numbers that add up to 1 for each example, taken for logits"
-        warn(f"{text}. If they are probabilities, say outputs='probabilities'.")
-    return array
-
-
-def _look_like_probabilities(array: Floats) -> bool:
-    """Return whether all numbers are at least 0, and every row adds up to 1.
-
-    Whole numbers, such as counts of words, and fewer than eight rows can do so by coincidence.
-    """
-    if len(array) < 8 or array.shape[1] < 2 or not array.min() >= 0:
-        return False
-    if np.array_equal(array, np.floor(array)):
-        return False
-    return bool(np.allclose(array.sum(1, dtype=np.float64), 1, atol=1e-3))

@@ -1,8 +1,7 @@
 """Meta-CP, the baseline of Fisch et al. (2021): sets that are valid on average over tasks.
 
 Both corrections depend on the numbers of tasks and examples alone, never on scores: the proofs,
-in docs/guarantee.md, bound the average at one fixed lambda. Tasks are given by their distinct
-sizes and the number of tasks of each size.
+in docs/guarantee.md, bound the average at one fixed lambda.
 """
 
 from __future__ import annotations
@@ -15,34 +14,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import planning, words
-from metapac._common import (
-    LARGEST_COUNT,
-    Counts,
-    Floats,
-    as_probability,
-    as_whole_numbers,
-    brief,
-    check_one_of,
-    check_same_shape,
-    reject_foreign_keywords,
-)
+from metapac import _common, inputs, planning, words
+from metapac._common import Counts, as_probability, check_one_of
 from metapac.binomial import clopper_pearson_upper, min_integer, min_value
 from metapac.context import Context, as_context
 from metapac.errors import InfeasibleGuarantee, InvalidInput
 from metapac.grouping import Grouped, group
 from metapac.guarantee import BALANCED, SAMPLED, TRIVIAL, percent
-from metapac.inputs import (
-    as_json_names,
-    as_precision,
-    as_score_array,
-    as_task_names,
-    check_distinct,
-    check_finite,
-    is_at_least,
-    reorder_by_task,
-)
-from metapac.planning import sample_size_overflow
+from metapac.inputs import as_score_array
 from metapac.predictors import ON_INFEASIBLE, Calibrated
 from metapac.words import Rule, Words
 
@@ -76,30 +55,15 @@ def find_correction(
 ) -> Correction:
     """Return the correction for a guarantee over tasks and examples, or over examples alone."""
     if over == "tasks":
-        return over_tasks(epsilon, delta, int(counts.sum()))
-    if len(sizes) > _FEW:
-        return over_examples(epsilon, delta, sizes, counts)
-    return _cached_over_examples(epsilon, delta, tuple(sizes.tolist()), tuple(counts.tolist()))
+        return _over_tasks(epsilon, delta, int(counts.sum()))
+    return _over_examples(epsilon, delta, tuple(sizes.tolist()), tuple(counts.tolist()))
 
 
-# Studies calibrate many times on tasks of the same few sizes; their corrections are cached.
-_FEW = 64
-
-
-@functools.lru_cache(maxsize=256)
-def _cached_over_examples(
-    epsilon: float, delta: float, sizes: tuple[int, ...], counts: tuple[int, ...]
-) -> Correction:
-    return over_examples(epsilon, delta, np.array(sizes), np.array(counts))
-
-
-def over_tasks(epsilon: float, delta: float, tasks: int) -> Correction:
+def _over_tasks(epsilon: float, delta: float, tasks: int) -> Correction:
     """Return the smallest c with exp(-N KL(1 - epsilon + c, 1 - epsilon)) <= delta.
 
-    Hoeffding's inequality (1963, Theorem 1): N independent numbers in [0, 1] with mean at most
-    1 - epsilon average 1 - epsilon + c or more with at most that probability. The fraction of a
-    task's examples that is covered is such a number, with the task's true coverage as its mean. An
-    interval for each task would only cost more.
+    Hoeffding's inequality (1963, Theorem 1) for N independent numbers in [0, 1]: the covered
+    fraction of a task's examples is such a number, with the task's true coverage as its mean.
     """
 
     def is_enough(share: float) -> bool:
@@ -112,29 +76,27 @@ def over_tasks(epsilon: float, delta: float, tasks: int) -> Correction:
     return Correction(math.inf if share is None else epsilon * share, Split(delta, 0.0))
 
 
-def over_examples(epsilon: float, delta: float, sizes: Counts, counts: Counts) -> Correction:
+@functools.lru_cache(maxsize=256)  # studies calibrate many times on tasks of the same sizes
+def _over_examples(
+    epsilon: float, delta: float, sizes: tuple[int, ...], counts: tuple[int, ...]
+) -> Correction:
     """Return Hoeffding's bound for tasks whose coverages lie in intervals, as in Fisch et al.
 
     With w_i the width of an interval for task i at level delta_within / N, the bound is
     sqrt(sum w_i^2 log(1 / delta_across) / 2) / N.
     """
-    tasks = int(counts.sum())
-    best = Correction(math.inf, Split(delta, 0.0))
+    tasks, best = sum(counts), Correction(math.inf, Split(delta, 0.0))
     for share in _SHARES:
         split = Split(delta * (1 - share), delta * share)
-        widths = interval_widths(epsilon, split.within / tasks, sizes)
-        squares = float(counts @ widths**2)
+        widths = _interval_widths(epsilon, split.within / tasks, np.array(sizes))
+        squares = float(np.array(counts) @ widths**2)
         amount = math.sqrt(squares * -math.log(split.across) / 2) / tasks
         best = min(best, Correction(amount, split))
     return best
 
 
-def interval_widths(epsilon: float, level: float, sizes: Counts) -> NDArray[np.float64]:
-    """Return the width of the Clopper-Pearson interval for a task of each size.
-
-    The Dvoretzky-Kiefer-Wolfowitz interval is never narrower: by Hoeffding's inequality no end of
-    this one is further than sqrt(log(2 / level) / 2n) from the middle.
-    """
+def _interval_widths(epsilon: float, level: float, sizes: Counts) -> NDArray[np.float64]:
+    """Return the width of the Clopper-Pearson interval for a task of each size."""
     errors = np.floor(epsilon * sizes).astype(np.int64)
     upper = clopper_pearson_upper(errors, sizes, level / 2)
     lower = 1 - clopper_pearson_upper(sizes - errors, sizes, level / 2)
@@ -147,13 +109,10 @@ def describe_guarantee(
     """Return the guarantee of `MetaCP`, which covers the average over tasks but no single task."""
     sets = f"the sets {{label: score >= -(quantile + {offset!r})}}"
     rate = f"miss the true label at most {percent(epsilon)} of the time on average over"
-    if over == "tasks":
-        claim = f"the {tasks} calibration tasks and their examples, {sets} {rate} new tasks"
-    else:
-        claim = (
-            f"the examples of the {tasks} calibration tasks, {sets} are at least as large as sets "
-            f"that {rate} the draw of the calibration tasks and of a new one"
-        )
+    claim = f"the {tasks} calibration tasks and their examples, {sets} {rate} new tasks"
+    if over == "examples":
+        larger = f"are at least as large as sets that {rate} the draw of the calibration tasks"
+        claim = f"the examples of the {tasks} calibration tasks, {sets} {larger} and of a new one"
     return (
         f"With confidence {percent(delta, complement=True)} over the draw of {claim}; this is no "
         "guarantee for each task; it holds provided that tasks are drawn i.i.d. from one "
@@ -174,8 +133,8 @@ def explain_shortage(over: str, epsilon: float, delta: float, tasks: int, min_si
     high = tasks + 1
     while not works(epsilon, delta, high):
         high *= 2
-        if high > LARGEST_COUNT:
-            raise sample_size_overflow(epsilon, delta)
+        if high > _common.LARGEST_COUNT:
+            raise planning.sample_size_overflow(epsilon, delta)
     needed = min_integer(lambda count: works(epsilon, delta, count), tasks, high)
     takes = f" on average over tasks: this takes {planning.count_tasks(needed)}{condition}"
     lack = f"{takes}, but {planning.there_are(tasks)}"
@@ -215,7 +174,8 @@ class MetaCP(Calibrated):
 
         sum over the N tasks of F_i(quantile_i + lambda) / (N + 1) - correction >= 1 - epsilon,
 
-    where F_i is the fraction of task i's examples with at most that nonconformity.
+    where F_i is the fraction of task i's examples with at most that nonconformity. The guarantee is
+    proved in docs/guarantee.md.
 
     Parameters
     ----------
@@ -239,18 +199,10 @@ class MetaCP(Calibrated):
         What is subtracted from the average coverage.
     split_ : Split
         How ``delta`` is divided between the average and intervals for the tasks.
-    tasks_ : ndarray
-        Calibration tasks.
-    task_sizes_ : ndarray
-        Number of examples of each.
-    quantiles_ : ndarray
-        Predicted quantile of each.
+    tasks_, task_sizes_, quantiles_ : ndarray
+        Calibration tasks, the number of examples of each, and its predicted quantile.
     promise_ : str
         The guarantee in one sentence.
-
-    Notes
-    -----
-    Both guarantees are proved in docs/guarantee.md.
 
     Examples
     --------
@@ -271,14 +223,12 @@ class MetaCP(Calibrated):
     task_sizes_: NDArray[np.int64]
     quantiles_: NDArray[np.float64]
 
-    @reject_foreign_keywords
+    @_common.reject_foreign_keywords
     def __init__(
         self, *, epsilon: float, delta: float, over: str = "tasks", on_infeasible: str = "raise"
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.over = over
-        self.on_infeasible = on_infeasible
+        self.epsilon, self.delta = epsilon, delta
+        self.over, self.on_infeasible = over, on_infeasible
 
     def calibrate(
         self,
@@ -330,9 +280,9 @@ class MetaCP(Calibrated):
         grouped : Grouped
             What `metapac.grouping.group` returns; the order within a task does not matter.
         quantiles : array_like or mapping from task
-            Predicted quantile of nonconformity of each task, as in ``calibrate``.
+            As in ``calibrate``.
         context : Context, optional
-            What the guarantee is about.
+            As in ``calibrate``.
 
         Returns
         -------
@@ -340,29 +290,24 @@ class MetaCP(Calibrated):
             The object itself, calibrated.
         """
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
-        levels = self._checked_levels()
-        about = as_context(context, grouped.names.tolist())
-        predicted = as_task_quantiles(quantiles, grouped.names.tolist())
-        correction = _correction(levels, grouped.sizes)
-        (_, epsilon, _), count = levels, len(grouped.sizes)
-        offset = math.inf
+        levels, names = self._checked_levels(), grouped.names.tolist()
+        about, predicted = as_context(context, names), as_task_quantiles(quantiles, names)
+        correction, (_, epsilon, _) = _correction(levels, grouped.sizes), levels
+        count, offset = len(names), math.inf
         if correction.leaves_room(epsilon, count):
             need = (count + 1) * (1 - epsilon + correction.amount)
             offset = _smallest_offset(grouped, predicted, need)
         elif self.on_infeasible == "raise":
-            smallest = int(grouped.sizes.min())
-            raise InfeasibleGuarantee(explain_shortage(*levels, count, smallest))
+            lack = explain_shortage(*levels, count, int(grouped.sizes.min()))
+            raise InfeasibleGuarantee(lack)
         self.tasks_, self.task_sizes_, self.quantiles_ = grouped.names, grouped.sizes, predicted
-        self.correction_, self.split_ = correction
-        self.lambda_ = offset
-        self.context_ = about
+        (self.correction_, self.split_), self.lambda_, self.context_ = correction, offset, about
         return self._mark_calibrated(grouped.scores.dtype)
 
     def threshold(self, quantile: float) -> float:
         """Return the smallest score that is kept on a task: -(quantile + ``lambda_``).
 
-        ``lambda_`` is rounded up by its last digit, so that no example that was counted as covered
-        is lost to rounding.
+        ``lambda_`` is rounded up by its last digit, so that rounding loses no covered example.
 
         Parameters
         ----------
@@ -372,12 +317,14 @@ class MetaCP(Calibrated):
         Returns
         -------
         float
-            The threshold.
         """
         self.check_calibrated()
-        predicted = as_finite_number("quantile", quantile)
+        predicted = as_score_array("quantile", quantile)
+        if predicted.ndim or not np.isfinite(predicted):
+            given = _common.brief(quantile)
+            raise InvalidInput(f"quantile must be one finite number, got {given}.")
         with np.errstate(over="ignore"):
-            return -float(predicted + np.nextafter(self.lambda_, np.inf))
+            return -float(float(predicted) + np.nextafter(self.lambda_, np.inf))
 
     def predict_set(self, scores: ArrayLike, quantile: float) -> NDArray[np.bool_]:
         """Return which labels are kept on a task.
@@ -394,15 +341,14 @@ class MetaCP(Calibrated):
         ndarray of bool
             Whether each label is kept, in the shape of ``scores``.
         """
-        return is_at_least(scores, self.threshold(quantile), self.precision_)
+        return inputs.is_at_least(scores, self.threshold(quantile), self.precision_)
 
     @property
     def promise_(self) -> str:
         """The guarantee in one sentence, with its numbers and its assumptions."""
         self.check_calibrated()
-        sentence = describe_guarantee(
-            *self._checked_levels(), tasks=len(self.tasks_), offset=self.lambda_
-        )
+        levels, tasks = self._checked_levels(), len(self.tasks_)
+        sentence = describe_guarantee(*levels, tasks=tasks, offset=self.lambda_)
         return sentence if self.lambda_ < math.inf else f"{sentence} {TRIVIAL}"
 
     def explain(self) -> str:
@@ -414,14 +360,9 @@ class MetaCP(Calibrated):
             What was checked, what holds, how sure one can be, and what it does not say.
         """
         self.check_calibrated()
-        rule = Rule(
-            None,
-            self.epsilon,
-            -self.lambda_,
-            len(self.tasks_),
-            int(self.task_sizes_.sum()),
-            keeps_all=self.lambda_ == math.inf,
-        )
+        counts = len(self.tasks_), int(self.task_sizes_.sum())
+        keeps_all = self.lambda_ == math.inf
+        rule = Rule(None, self.epsilon, -self.lambda_, *counts, keeps_all=keeps_all)
         return explain_average(*self._checked_levels(), rule, self._about())
 
     def _state(self) -> str:
@@ -438,29 +379,23 @@ class MetaCP(Calibrated):
         return "lambda", self.lambda_
 
     def _body(self) -> dict[str, Any]:
-        return {
-            "evidence": {
-                "tasks": as_json_names(self.tasks_),
-                "sizes": self.task_sizes_.tolist(),
-                "quantiles": self.quantiles_.tolist(),
-            }
-        }
+        evidence = {"tasks": inputs.as_json_names(self.tasks_), "sizes": self.task_sizes_.tolist()}
+        return {"evidence": evidence | {"quantiles": self.quantiles_.tolist()}}
 
     def _restore(self, body: dict[str, Any]) -> None:
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         evidence, levels = body["evidence"], self._checked_levels()
-        check_distinct(evidence["tasks"])
-        self.tasks_ = as_task_names(evidence["tasks"])
-        self.task_sizes_ = as_whole_numbers("sizes", evidence["sizes"], minimum=1)
-        check_same_shape("sizes", self.task_sizes_, "tasks", self.tasks_)
+        inputs.check_distinct(evidence["tasks"])
+        self.tasks_ = inputs.as_task_names(evidence["tasks"])
+        self.task_sizes_ = _common.as_whole_numbers("sizes", evidence["sizes"], minimum=1)
+        _common.check_same_shape("sizes", self.task_sizes_, "tasks", self.tasks_)
         self.quantiles_ = as_task_quantiles(evidence["quantiles"], self.tasks_.tolist())
         correction = _correction(levels, self.task_sizes_)
         offset, count = float(body["lambda"]), len(self.tasks_)
         if offset < math.inf and not correction.leaves_room(levels[1], count):
             raise InvalidInput(f"lambda is {offset:g}, but {count} tasks are too few for any.")
-        self.correction_, self.split_ = correction
-        self.lambda_ = offset
-        self._mark_calibrated(as_precision(body["precision"]))
+        (self.correction_, self.split_), self.lambda_ = correction, offset
+        self._mark_calibrated(inputs.as_precision(body["precision"]))
 
 
 def _correction(levels: tuple[str, float, float], sizes: NDArray[np.int64]) -> Correction:
@@ -484,52 +419,19 @@ def _smallest_offset(grouped: Grouped, quantiles: NDArray[np.float64], need: flo
     rounded = need * (1 + len(offsets) * np.finfo(np.float64).eps)
     if equal:  # all examples have the same weight: select
         rank = min(math.ceil(rounded * int(sizes[0])), len(offsets)) - 1
-        return kth_smallest(offsets, rank) + 0.0  # no negative zero
+        return float(np.partition(offsets, rank)[rank]) + 0.0  # no negative zero
     order = np.argsort(offsets)
-    sums = np.cumsum(np.repeat(1 / sizes, sizes)[order])
-    first = np.searchsorted(sums, rounded)
+    first = np.searchsorted(np.cumsum(np.repeat(1 / sizes, sizes)[order]), rounded)
     return float(offsets[order[min(int(first), len(order) - 1)]]) + 0.0  # no negative zero
-
-
-def as_finite_number(name: str, value: Any) -> float:
-    """Return ``value`` as one float that is neither infinite nor NaN."""
-    array = as_score_array(name, value)
-    if array.ndim or not np.isfinite(array):
-        raise InvalidInput(f"{name} must be one finite number, got {brief(value)}.")
-    return float(array)
 
 
 def as_task_quantiles(quantiles: Any, tasks: list[Any]) -> NDArray[np.float64]:
     """Return one finite number for each task, from an array or a mapping from task to number."""
     if isinstance(quantiles, Mapping):
-        quantiles = reorder_by_task("quantiles", quantiles, "scores", tasks)
+        quantiles = inputs.reorder_by_task("quantiles", quantiles, "scores", tasks)
     array = as_score_array("quantiles", quantiles)
     if array.shape != (len(tasks),):
-        raise InvalidInput(
-            f"quantiles must hold one number for each of the {len(tasks)} tasks, got shape "
-            f"{array.shape}. Pass a mapping from task to number, or an array in the order in which "
-            "the tasks first appear."
-        )
-    check_finite("quantiles", array)
+        rule = f"quantiles must be a mapping from task or have shape ({len(tasks)},)"
+        raise InvalidInput(f"{rule}, got shape {array.shape}.")
+    inputs.check_finite("quantiles", array)
     return array.astype(np.float64)
-
-
-_PROBES = 4096
-
-
-def kth_smallest(values: Floats, rank: int) -> float:
-    """Return ``np.partition(values, rank)[rank]``, from few of the values.
-
-    A regular sample says between which two values the answer lies, in most cases: its ranks are
-    off by four standard deviations of a random sample at most. Where that is wrong, or nearly all
-    values are equal, all of them are partitioned. (Floyd and Rivest 1975.)
-    """
-    probes = np.sort(values[:: max(1, len(values) // _PROBES)])
-    expected, margin = rank / len(values) * len(probes), 2 * math.sqrt(len(probes))
-    low = probes[max(0, math.floor(expected - margin))]
-    high = probes[min(len(probes) - 1, math.ceil(expected + margin))]
-    between = values[(values >= low) & (values <= high)]
-    below = int(np.count_nonzero(values < low))
-    if not below <= rank < below + len(between):
-        between, below = values, 0
-    return float(np.partition(between, rank - below)[rank - below])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from metapac._common import as_whole_number, check_one_of
+from metapac import artefact
+from metapac._common import as_whole_number, brief, check_one_of
 from metapac.errors import InvalidInput
-from metapac.fewshot.drawing import Choice
+from metapac.fewshot.tasks import Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,8 @@ class Run:
     Parameters
     ----------
     data : FILE
-        Where the data of the run are now, if they were moved.
+        Where the data of the run are now, if they were moved. For weights: an .npz file with arrays
+        x and y, and groups if each group is a task, none of which the learner was trained on.
     device : cpu|cuda
         Device to compute on. By default cuda if available.
     home : FOLDER
@@ -224,7 +227,7 @@ class StudyTasks:
         or what is left.
     labelled : NUMBER
         Examples per class (or per group) of a new task for PS-Test. By default 20, or a quarter of
-        what is left.
+        what is left; 0 leaves PS-Test out.
     tasks : NUMBER
         Calibration tasks in a draw. By default 500, or each calibration group once.
     tests : NUMBER
@@ -243,11 +246,42 @@ class StudyTasks:
     score: str | None = None
 
 
+POOLS = ("train", "validation", "calibration", "test")
+_DIVIDED = ("miniimagenet", "cifar10c", "fewrel")  # data sets whose publishers divided them
+PoolSizes = Mapping[str, int] | Mapping[str, Sequence[Any]]  # how many classes, or which
+
+
+def as_pools(
+    pools: str | PoolSizes | Sequence[int] | None, data: str, needed: Sequence[str]
+) -> PoolSizes | None:
+    """Return the classes or groups of pools; text is typed: four numbers, or a JSON file."""
+    if pools is None:
+        return None
+    given: Any = pools
+    with suppress(ValueError, TypeError):  # neither numbers nor JSON
+        if isinstance(pools, str):
+            is_file = pools.lower().endswith(".json")
+            given = artefact.parse(Path(pools).read_bytes()) if is_file else pools.split(",")
+        if not isinstance(given, Mapping):
+            given = dict(zip(POOLS, map(int, given), strict=True))
+    kinds = [type(size) for size in given.values()] if isinstance(given, Mapping) else []
+    if (
+        {*kinds} not in ({int}, {list})
+        or not given.keys() <= {*POOLS}
+        or not all(given.get(name) for name in needed)
+        or (int in kinds and min(given.values()) < 0)
+    ):
+        rule = "pools must be four whole numbers, such as 60,10,15,15, for train, validation"
+        rule = f"{rule}, calibration (perhaps 0) and test, or JSON with a list of names for each"
+        raise InvalidInput(f"{rule}; got {brief(pools)}.", parameter="pools")
+    if data in _DIVIDED or (data == "heart" and list in kinds):
+        raise InvalidInput(f"pools does not apply to {data}. Leave it out.", parameter="pools")
+    return {name: given.get(name, kinds[0]()) for name in POOLS}
+
+
 def reject_given(options: Any, reason: str, only: Sequence[str] | None = None) -> None:
     """Raise InvalidInput for the first option, or the first of some, that is not the default."""
     for field in fields(options):
-        is_given = getattr(options, field.name) != field.default
-        if is_given and (only is None or field.name in only):
-            raise InvalidInput(
-                f"{field.name} does not apply to {reason}. Leave it out.", parameter=field.name
-            )
+        name, is_given = field.name, getattr(options, field.name) != field.default
+        if is_given and (only is None or name in only):
+            raise InvalidInput(f"{name} does not apply to {reason}. Leave it out.", parameter=name)

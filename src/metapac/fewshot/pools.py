@@ -1,58 +1,245 @@
-"""Pools of classes, groups or domains that tasks are drawn from."""
+"""Pools of classes, groups or domains that tasks are drawn from, each task by a seed of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metapac._common import Counts, Seed, as_whole_number
-from metapac.fewshot.drawing import (
-    Choice,
-    DrawnTasks,
-    Ids,
-    Settings,
-    TransformSampler,
-    apply_transform,
-    as_choices,
-    assign,
-    count_noun,
-    draw_one,
-    draw_positions,
-    fill_in_threads,
-    positions_by_id,
-    select_rows,
-    spawn_seed,
-    transform_name,
-)
-from metapac.fewshot.tasks import (
-    Task,
-    TaskBatch,
-    as_class_count,
-    as_examples,
-    as_ids,
-    as_labels,
-    check_domains,
-    check_joint_names,
-    check_same_classes,
-    check_same_rows,
-    check_sizes,
-    check_transform_sampler,
-    check_unshared,
-    check_ways,
-)
+from metapac import _common
+from metapac._common import Array, Counts, Seed, as_whole_number, as_whole_numbers, brief, listed
+from metapac.errors import InvalidInput
+from metapac.fewshot import tasks
+from metapac.fewshot.tasks import Choice, Ids, LazyArray, Task, TaskBatch, count_noun
+
+_THREADS = 4
+_ROWS = 64  # tasks drawn at a time by a thread; with fewer, threads wait for each other
+_NUMBERS = 2**20  # that their examples may take, at most: 8 MiB
 
 
-class ClassPool:
+# Draws what one task does to its examples, such as a kind of noise; its name, or that of the
+# function, becomes part of the name of the task.
+Transform = Callable[[Any, np.random.Generator], Any]
+_Rngs = Sequence[np.random.Generator]
+TransformSampler = Callable[[np.random.Generator], Transform]
+
+
+def transform_name(transform: Transform) -> str:
+    """Return the name of a transform; that of the function if it is a plain one."""
+    name = getattr(transform, "name", None) or getattr(transform, "__name__", "<none>")
+    return "transform" if str(name).startswith("<") else str(name)
+
+
+def apply_transform(transform: Transform, x: Any, rng: np.random.Generator) -> Any:
+    """Return transformed examples, after checking that none was added or lost."""
+    if not callable(transform):
+        raise InvalidInput(f"transform must return a function, got {brief(transform)}.")
+    transformed = transform(x, rng)
+    if (found := len(transformed)) != len(x):
+        name = transform_name(transform)
+        raise InvalidInput(f"transform {name!r} must return {len(x)} examples, got {found}.")
+    return transformed
+
+
+class _Plan(NamedTuple):
+    """What tasks draw: one each of the possible ways, shots and queries, independently."""
+
+    ways: tuple[int, ...]
+    shots: tuple[int, ...]
+    queries: tuple[int, ...]  # empty: all the rest of a group, and drawn as 0
+    prefix: str | None  # of the names of the tasks
+    in_order: bool  # every group or domain once
+
+    @property
+    def largest(self) -> int:
+        """Number of examples of a class or group that the largest task needs."""
+        return max(self.shots) + max(self.queries, default=1)
+
+    def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
+        """Return the ways, shots and queries of one task; one choice takes no random number."""
+        drawn = (c[int(rng.integers(len(c)))] if len(c) > 1 else sum(c) for c in self[:3])
+        return tuple(drawn)
+
+    def draw_unit(self, i: int, names: list[Any], rng: np.random.Generator) -> tuple[int, Any]:
+        """Return the number of the group or domain of task ``i``, and the name of the task."""
+        number = i if self.in_order else int(rng.integers(len(names)))
+        name = names[number] if self.in_order else f"{names[number]}#{i}"
+        return number, name if self.prefix is None else f"{self.prefix}-{name}"
+
+
+def _as_choices(name: str, value: Choice | None, *, minimum: int = 1) -> tuple[int, ...]:
+    if not hasattr(value, "__len__") or isinstance(value, str) or getattr(value, "ndim", 1) == 0:
+        return (as_whole_number(name, value, minimum=minimum),)
+    choices = as_whole_numbers(name, value, minimum=minimum)
+    if choices.ndim != 1 or not choices.size:
+        raise InvalidInput(f"{name} must be whole numbers, got {value!r}.", parameter=name)
+    return tuple(choices.tolist())
+
+
+class DrawnTasks(Sequence[Task]):
+    """Tasks that are drawn when they are accessed."""
+
+    def __init__(self, pool: _Pool, plan: _Plan, count: int, seed: np.random.SeedSequence) -> None:
+        self._pool, self._plan, self._count, self._seed = pool, plan, count, seed
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<{count_noun(self, 'task')}, drawn when accessed>"
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(self._count)[i]]
+        position = range(self._count)[i]
+        return self._pool._draw_task(self._plan, position, tasks.spawn_rng(self._seed, position))
+
+    def draw(self) -> Sequence[Task]:
+        """Return all tasks, drawn now."""
+        return self._pool._draw_tasks(self._plan, tasks.spawn_rngs(self._seed, self._count))
+
+
+def draw_all(tasks: Sequence[Task]) -> Sequence[Task]:
+    """Return tasks that are drawn once, however often they are accessed."""
+    return tasks.draw() if isinstance(tasks, DrawnTasks) else list(tasks)
+
+
+def _positions_by_id(ids: Array) -> tuple[list[Any], list[Counts]]:
+    """Return the distinct ids, sorted, and the positions of each."""
+    names, codes, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+    order = np.argsort(codes, kind="stable")
+    return names.tolist(), np.split(order, np.cumsum(sizes)[:-1])
+
+
+def _draw_positions(positions: Counts, count: int, rng: np.random.Generator) -> Counts:
+    """Return ``count`` of the positions in random order."""
+    return positions[rng.choice(len(positions), count, replace=False)]
+
+
+class _Classes(NamedTuple):
+    """Classes that few-shot tasks are drawn from: those of a pool, or of one of its domains."""
+
+    names: list[Any]
+    positions: list[Counts]
+    matrix: Counts | None = None  # the positions, (classes, size), if all rows are to be shuffled
+
+    def draw(self, sizes: tuple[int, ...], rngs: _Rngs, **fields: Any) -> TaskBatch:
+        """Return a task for each generator, all with these ways, shots and queries."""
+        ways, shots, queries = sizes
+        count, labels = len(rngs), np.arange(ways)
+        drawn = np.empty((count, ways, shots + queries), np.int64)
+        chosen = [rng.choice(len(self.names), ways, replace=False) for rng in rngs]
+        classes = np.array(chosen, np.int64).reshape(count, ways)
+
+        def fill(start: int) -> None:
+            rows = slice(start, start + step)
+            drawn[rows] = self._draw_examples(classes[rows], shots + queries, rngs[rows])
+
+        step = max(1, min(_ROWS, _NUMBERS // (ways * max(map(len, self.positions)))))
+        if count <= step:
+            fill(0)
+        else:
+            with ThreadPoolExecutor(_THREADS) as threads:
+                list(threads.map(fill, range(0, count, step)))  # raises what a thread raised
+        return TaskBatch(
+            support=drawn[:, :, :shots].reshape(count, ways * shots),
+            support_y=np.broadcast_to(labels.repeat(shots), (count, ways * shots)),
+            query=drawn[:, :, shots:].reshape(count, ways * queries),
+            query_y=np.broadcast_to(labels.repeat(queries), (count, ways * queries)),
+            classes=ways,
+            class_names=np.array(self.names, object)[classes],
+            **fields,
+        )
+
+    def _draw_examples(self, classes: Counts, count: int, rngs: _Rngs) -> Counts:
+        """Return examples of the classes of each task, (tasks, ways) -> (tasks, ways, count)."""
+        if self.matrix is None:
+            pairs = zip(classes.tolist(), rngs, strict=True)
+            members = [(self.positions[c], rng) for row, rng in pairs for c in row]
+            drawn = [_draw_positions(positions, count, rng) for positions, rng in members]
+            return np.array(drawn, np.int64).reshape(*classes.shape, count)
+        shuffled = self.matrix[classes]  # (tasks, ways, size)
+        for rows, rng in zip(shuffled, rngs, strict=True):
+            rng.permuted(rows, axis=1, out=rows)
+        return shuffled[:, :, :count]
+
+
+class _Pool:
+    """Examples by class, group or domain; a subclass says what one task draws."""
+
+    unit: ClassVar[str]
+    columns: Sequence[Any] | None = None
+
+    def __init__(self, x: Any, name: str, ids: dict[str, Array], *options: str) -> None:
+        self.x, self.name, self._ids, self._options = tasks.as_examples("x", x), name, ids, options
+        for key, column in ids.items():
+            _common.check_same_length(key, column, "x", self.x)
+        self.names, self.positions = _positions_by_id(column)  # the last is that of the units
+
+    def __repr__(self) -> str:
+        counts = ", ".join(count_noun(number, noun) for noun, number in self._counts().items())
+        return f"<{type(self).__name__} {self.name!r}: {counts}>"
+
+    def _counts(self) -> dict[str, int]:
+        return {self.unit: len(self.names), "example": self.x.shape[0]}
+
+    def _tasks(
+        self, count: int | None, sizes: Sequence[Choice | None], rng: Seed, name: str | None
+    ) -> DrawnTasks:
+        """Return tasks after checking that all are possible; those of groups have no ways."""
+        total = len(self.names) if count is None else as_whole_number("count", count, minimum=0)
+        ways, shots, queries = sizes
+        is_rest = ways is None and queries is None
+        plan = _Plan(
+            (1,) if ways is None else _as_choices("ways", ways),
+            _as_choices("shots", shots, minimum=0),
+            () if is_rest else _as_choices("queries", queries),
+            prefix=name,
+            in_order=count is None,
+        )
+        if ways is not None and 0 in plan.shots and max(plan.shots) > 0:
+            raise InvalidInput(f"shots must not mix 0 and others: {shots}.", parameter="shots")
+        self._check_plan(plan)
+        return DrawnTasks(self, plan, total, tasks.spawn_seed(rng))
+
+    def _check_plan(self, plan: _Plan) -> None:
+        """Raise if a class or group is too small for the largest task."""
+        _check_sizes(self.unit, zip(self.names, self.positions, strict=True), plan)
+
+    def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
+        raise NotImplementedError
+
+    def _draw_tasks(self, plan: _Plan, rngs: Sequence[np.random.Generator]) -> Sequence[Task]:
+        return [self._draw_task(plan, i, rng) for i, rng in enumerate(rngs)]
+
+    def _take(self, rows: Counts, name: str) -> Any:
+        """Return the pool of some examples: a copy, or of a `LazyArray` one that reads them."""
+        x = self.x.select(rows) if isinstance(self.x, LazyArray) else self.x[rows]
+        ids = [column[rows] for column in self._ids.values()]
+        options = {option: getattr(self, option) for option in self._options}
+        pool = type(self)(x, *ids, name=name, **options)  # type: ignore[arg-type, misc]
+        pool.columns = self.columns
+        return pool
+
+
+def _check_sizes(unit: str, members: Iterable[tuple[Any, Counts]], plan: _Plan) -> None:
+    small = [f"{name!r} with {len(rows)}" for name, rows in members if len(rows) < plan.largest]
+    if small:
+        needed = f"shots + {'queries' if plan.queries else 1} = {plan.largest} examples"
+        message = f"each {unit} must have at least {needed}, got {listed(small)}. Leave those out."
+        raise InvalidInput(message, parameter=("shots", "queries"))
+
+
+class ClassPool(_Pool):
     """Labelled examples from which few-shot tasks are drawn, each with a few of the classes.
 
-    Tasks hold positions in ``x``, which is never copied. With ``transform``, a task holds a
-    transformed copy of the rows that it needs.
+    Tasks hold positions in ``x``, which is never copied; with ``transform``, a transformed copy of
+    the rows that they need.
 
     Parameters
     ----------
@@ -69,21 +256,17 @@ class ClassPool:
 
     Attributes
     ----------
-    names : list
-        The classes, sorted.
-    positions : list of ndarray
-        Positions of the examples of each class.
+    names, positions : list
+        The classes, sorted, and the positions of the examples of each.
 
     Examples
     --------
     >>> import numpy as np
     >>> from metapac.fewshot import ClassPool
-    >>> pool = ClassPool(np.arange(12.0)[:, None], ["ant", "bee", "cat"] * 4)
-    >>> pool
-    <ClassPool 'pool': 3 classes, 12 examples>
-    >>> task = pool.tasks(10, ways=2, shots=1, queries=2, rng=0)[3]
-    >>> task.query_y.tolist()
-    [0, 0, 1, 1]
+    >>> pool = ClassPool(np.arange(60.0), np.arange(60) % 6)
+    >>> tasks = pool.tasks(5, ways=range(2, 5), shots=[1, 5], queries=3, rng=0, name="mixed")
+    >>> [(task.name, task.classes, len(task.support)) for task in tasks][:2]
+    [('mixed-0', 2, 10), ('mixed-1', 3, 3)]
     """
 
     unit = "class"
@@ -91,15 +274,16 @@ class ClassPool:
     def __init__(
         self, x: Any, y: Ids, *, name: str = "pool", transform: TransformSampler | None = None
     ) -> None:
-        self.x = as_examples("x", x)
-        self.y = as_ids("y", y)
-        self.name = name
-        self.transform = transform
-        check_transform_sampler(transform)
-        check_same_rows("y", self.y, "x", self.x)
-        self.names, self.positions = positions_by_id(self.y)
+        self.y, self.transform = tasks.as_ids("y", y), transform
+        super().__init__(x, name, {"y": self.y}, "transform")
+        if transform is not None and not callable(transform):
+            raise InvalidInput(f"transform must be a function of a generator, got {transform!r}.")
         equal = len({len(members) for members in self.positions}) == 1
         self._matrix = np.stack(self.positions) if equal else None  # (classes, size)
+
+    @property
+    def _classes(self) -> _Classes:  # names and positions may be replaced in a copy
+        return _Classes(self.names, self.positions, self._matrix)
 
     def tasks(
         self,
@@ -123,148 +307,59 @@ class ClassPool:
         ways : int or sequence of int
             Number of classes in a task. A sequence lists the choices, of which each task draws one
             with equal probability: ``range(5, 21)`` is 5 to 20, ``(5, 20)`` is 5 or 20.
-        shots : int or sequence of int
-            Number of support examples of each class, or the choices.
-        queries : int or sequence of int
-            Number of query examples of each class, or the choices.
+        shots, queries : int or sequence of int
+            Number of support and of query examples of each class, or the choices.
         rng : int, numpy.random.Generator or None
             Seed.
         name : str, optional
-            Name of these tasks, which are called ``"name-0"``, ``"name-1"`` and so on; by default
-            that of the pool. Tasks of several calls need different names to be scored together.
+            Prefix of their names, by default that of the pool. Tasks of several calls need
+            different prefixes to be scored together.
 
         Returns
         -------
         sequence of Task
-            The tasks; labels 0 to ``classes - 1``, examples ordered by label.
-
-        Raises
-        ------
-        InvalidInput
-            If the pool has fewer than ``ways`` classes, or a class too few examples.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from metapac.fewshot import ClassPool
-        >>> pool = ClassPool(np.arange(60.0), np.arange(60) % 6)
-        >>> tasks = pool.tasks(5, ways=range(2, 5), shots=[1, 5], queries=3, rng=0, name="mixed")
-        >>> [(task.name, task.classes, len(task.support)) for task in tasks][:2]
-        [('mixed-0', 2, 10), ('mixed-1', 3, 3)]
+            Labels are 0 to ``classes - 1``; examples are ordered by label.
         """
         count = as_whole_number("count", count, minimum=0)
-        settings = Settings.read(ways, shots, queries)
-        check_ways(max(settings.ways), self.names)
-        needed = "shots + queries"
-        check_sizes("class", self.names, self.positions, needed, settings.largest)
-        prefix = self.name if name is None else name
-        one_shape = all(len(choices) == 1 for choices in settings) and self.transform is None
-        return DrawnTasks(
-            count,
-            partial(self._task, settings, prefix),
-            spawn_seed(rng),
-            partial(self._batch, settings, prefix) if one_shape else None,
-        )
+        return self._tasks(count, (ways, shots, queries), rng, self.name if name is None else name)
 
-    def _task(self, settings: Settings, prefix: str, i: int, rng: np.random.Generator) -> Task:
-        ways, shots, queries = settings.draw(rng)
-        classes = rng.choice(len(self.names), ways, replace=False)
-        (drawn,) = self._draw_examples(classes[None], shots + queries, [rng])  # (ways, examples)
-        name, x = f"{prefix}-{i}", self.x
-        if self.transform is not None:
-            transform = self.transform(rng)
-            x = apply_transform(transform, x[drawn.ravel()], rng)
-            name = f"{name}: {transform_name(transform)}"
-            drawn = np.arange(drawn.size).reshape(drawn.shape)
-        return make_task(name, x, drawn, shots, [self.names[c] for c in classes])
+    def _check_plan(self, plan: _Plan) -> None:
+        if (ways := max(plan.ways)) > (most := len(self.names)):
+            text = f"ways must be at most {most}, the number of classes in the pool, got {ways}."
+            raise InvalidInput(text, parameter="ways")
+        super()._check_plan(plan)
 
-    def _batch(
-        self, settings: Settings, prefix: str, rngs: Sequence[np.random.Generator]
-    ) -> TaskBatch:
-        """Return what `_task` returns for each generator, for settings with one choice each."""
-        (ways,), (shots,), (queries,) = settings
-        count = len(rngs)
-        classes = np.empty((count, ways), np.int64)
-        support = np.empty((count, ways, shots), np.int64)
-        query = np.empty((count, ways, queries), np.int64)
+    def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
+        name, sizes = f"{plan.prefix}-{i}", plan.draw(rng)
+        (task,) = self._classes.draw(sizes, [rng], names=[name], x=self.x)
+        if self.transform is None:
+            return task
+        (ways, shots, queries), transform = sizes, self.transform(rng)
+        parts = task.support.reshape(ways, shots), task.query.reshape(ways, queries)
+        rows = np.concatenate(parts, axis=1).ravel()  # (ways * (shots + queries),)
+        places = np.arange(len(rows)).reshape(ways, shots + queries)
+        changes: Any = {"support": places[:, :shots].ravel(), "query": places[:, shots:].ravel()}
+        changes |= {"name": f"{name}: {transform_name(transform)}"}
+        x = apply_transform(transform, self.x[rows], rng)
+        return Task.unchecked(**vars(task) | changes | {"x": x})
 
-        for chosen, rng in zip(classes, rngs, strict=True):
-            chosen[:] = rng.choice(len(self.names), ways, replace=False)
-
-        def fill(rows: slice) -> None:
-            drawn = self._draw_examples(classes[rows], shots + queries, rngs[rows])
-            support[rows], query[rows] = drawn[:, :, :shots], drawn[:, :, shots:]
-
-        fill_in_threads(fill, count, width=ways * max(map(len, self.positions)))
-        labels, names = np.arange(ways), np.array(self.names, object)
-        return TaskBatch(
-            names=[f"{prefix}-{i}" for i in range(count)],
-            x=self.x,
-            support=support.reshape(count, ways * shots),
-            support_y=np.broadcast_to(labels.repeat(shots), (count, ways * shots)),
-            query=query.reshape(count, ways * queries),
-            query_y=np.broadcast_to(labels.repeat(queries), (count, ways * queries)),
-            classes=ways,
-            class_names=names[classes],
-        )
-
-    def _draw_examples(
-        self, classes: Counts, count: int, rngs: Sequence[np.random.Generator]
-    ) -> Counts:
-        """Return examples of the classes of each task, (tasks, ways) -> (tasks, ways, count)."""
-        if self._matrix is None:
-            drawn = [
-                draw_positions(self.positions[c], count, rng)
-                for row, rng in zip(classes, rngs, strict=True)
-                for c in row
-            ]
-            return np.array(drawn, np.int64).reshape(*classes.shape, count)
-        shuffled = self._matrix[classes]  # (tasks, ways, size)
-        for rows, rng in zip(shuffled, rngs, strict=True):
-            rng.permuted(rows, axis=1, out=rows)
-        return shuffled[:, :, :count]
-
-    def __repr__(self) -> str:
-        classes = count_noun(self.names, "class", "es")
-        return f"<ClassPool {self.name!r}: {classes}, {count_noun(self.y, 'example')}>"
+    def _draw_tasks(self, plan: _Plan, rngs: Sequence[np.random.Generator]) -> Sequence[Task]:
+        if self.transform is not None or any(len(choices) > 1 for choices in plan[:3]):
+            return super()._draw_tasks(plan, rngs)
+        names = [f"{plan.prefix}-{i}" for i in range(len(rngs))]
+        sizes = tuple(size for (size,) in plan[:3])
+        return self._classes.draw(sizes, rngs, names=names, x=self.x)
 
 
-def make_task(
-    name: str | int,
-    x: Any,
-    drawn: Counts,
-    shots: int,
-    class_names: list[Any],
-    domain: str | int | None = None,
-) -> Task:
-    """Return a task of classes with equally many examples each."""
-    ways, size = drawn.shape
-    labels = np.arange(ways)
-    return Task.unchecked(
-        name=name,
-        x=x,
-        support=drawn[:, :shots].ravel(),
-        support_y=labels.repeat(shots),
-        query=drawn[:, shots:].ravel(),
-        query_y=labels.repeat(size - shots),
-        classes=ways,
-        class_names=tuple(class_names),
-        domain=domain,
-    )
-
-
-class GroupPool:
+class GroupPool(_Pool):
     """Labelled examples in groups, such as sites or state-years; each group is a task.
 
-    Labels mean the same in all groups and keep their natural balance, so that some may be absent
-    from a group.
+    Labels mean the same in all groups, and some may be absent from a group.
 
     Parameters
     ----------
     x : array_like, shape (n, ...)
-        Examples: a NumPy array, a memory-mapped array, a torch tensor, a `LazyArray` or a pandas
-        frame. The tasks of a frame hold frames, so that a model that was fitted on named columns
-        gets them.
+        Examples, as in `ClassPool`, or a pandas frame, whose tasks hold frames with its columns.
     y : array_like of int, shape (n,)
         Label of each example, from 0.
     groups : array_like, shape (n,)
@@ -276,10 +371,8 @@ class GroupPool:
 
     Attributes
     ----------
-    names : list
-        The groups, sorted.
-    positions : list of ndarray
-        Positions of the examples of each group.
+    names, positions : list
+        The groups, sorted, and the positions of the examples of each.
     columns : sequence or None
         Names of the columns, if ``x`` is a pandas frame.
 
@@ -297,17 +390,10 @@ class GroupPool:
     def __init__(
         self, x: Any, y: ArrayLike, groups: Ids, *, name: str = "pool", classes: int | None = None
     ) -> None:
-        self.x = as_examples("x", x)
-        self.columns: Sequence[Any] | None = (
-            getattr(x, "columns", None) if self.x is not x else None
-        )
-        self.y = as_labels("y", y)
-        self.groups = as_ids("groups", groups)
-        self.name = name
-        check_same_rows("y", self.y, "x", self.x)
-        check_same_rows("groups", self.groups, "x", self.x)
-        self.classes = as_class_count("y", self.y, classes)
-        self.names, self.positions = positions_by_id(self.groups)
+        self.y, self.groups = tasks.as_labels("y", y), tasks.as_ids("groups", groups)
+        self.classes = tasks.as_class_count("y", self.y, classes)
+        super().__init__(x, name, {"y": self.y, "groups": self.groups}, "classes")
+        self.columns = None if self.x is x else getattr(x, "columns", None)
 
     def tasks(
         self,
@@ -327,75 +413,36 @@ class GroupPool:
         count : int, optional
             Number of tasks to draw; by default every group is a task once.
         shots : int or sequence of int
-            Number of support examples, drawn at random from the group. 0 for a model that does not
-            adapt: all examples are then queries. A sequence lists the choices, of which each task
-            draws one with equal probability.
+            Number of support examples, drawn at random from the group, or the choices. 0 for a
+            model that does not adapt: all examples are then queries.
         queries : int or sequence of int, optional
             Number of query examples, or the choices; by default all the rest of the group.
         rng : int, numpy.random.Generator or None
             Seed.
         name : str, optional
-            Prefix of the names of these tasks, as in ``"name-ohio"``; none by default. Tasks of
-            several calls need different prefixes to be scored together.
+            Prefix of their names, as in ``"name-ohio"``; none by default. See `ClassPool.tasks`.
 
         Returns
         -------
         sequence of Task
-            The tasks, each drawn when it is accessed. A task has the name of its group; with
-            ``count``, a number is added, as in ``"ohio#3"``.
-
-        Raises
-        ------
-        InvalidInput
-            If a group has too few examples.
+            Each is drawn when it is accessed, and has the name of its group; with ``count``, a
+            number is added, as in ``"ohio#3"``.
         """
-        total = len(self.names) if count is None else as_whole_number("count", count, minimum=0)
-        shot_choices = as_choices("shots", shots, minimum=0)
-        query_choices = None if queries is None else as_choices("queries", queries)
-        size = max(shot_choices) + (1 if query_choices is None else max(query_choices))
-        needed = f"shots + {1 if queries is None else 'queries'}"
-        check_sizes("group", self.names, self.positions, needed, size)
-        draw = partial(self._task, count is None, shot_choices, query_choices, name)
-        return DrawnTasks(total, draw, spawn_seed(rng))
+        return self._tasks(count, (None, shots, queries), rng, name)
 
-    def _task(
-        self,
-        in_order: bool,
-        shot_choices: Sequence[int],
-        query_choices: Sequence[int] | None,
-        prefix: str | None,
-        i: int,
-        rng: np.random.Generator,
-    ) -> Task:
-        shots = draw_one(shot_choices, rng)
-        queries = None if query_choices is None else draw_one(query_choices, rng)
-        group = i if in_order else int(rng.integers(len(self.names)))
+    def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
+        _, shots, queries = plan.draw(rng)
+        group, name = plan.draw_unit(i, self.names, rng)
         members = self.positions[group]
-        drawn = draw_positions(members, len(members) if queries is None else shots + queries, rng)
-        labels = self.y[drawn]
-        return Task.unchecked(
-            name=name_task(self.names[group], None if in_order else i, prefix),
-            x=self.x,
-            support=drawn[:shots],
-            support_y=labels[:shots],
-            query=drawn[shots:],
-            query_y=labels[shots:],
-            classes=self.classes,
-            columns=self.columns,
-        )
-
-    def __repr__(self) -> str:
-        groups = count_noun(self.names, "group")
-        return f"<GroupPool {self.name!r}: {groups}, {count_noun(self.y, 'example')}>"
+        drawn = _draw_positions(members, shots + queries if queries else len(members), rng)
+        support, query = np.split(drawn, [shots])
+        parts = {"support": support, "support_y": self.y[support]}
+        parts |= {"query": query, "query_y": self.y[query]}
+        shared = {"x": self.x, "classes": self.classes, "columns": self.columns}
+        return Task.unchecked(name=name, **parts, **shared)
 
 
-def name_task(group: str | int, number: int | None, prefix: str | None) -> str | int:
-    """Return the name of a task that is drawn from a group or domain."""
-    name = group if number is None else f"{group}#{number}"
-    return name if prefix is None else f"{prefix}-{name}"
-
-
-class DomainPool:
+class DomainPool(_Pool):
     """Classes within domains, such as letters within alphabets; a task stays in one domain.
 
     A task draws its domain first, then classes of that domain, then examples. Tasks of one domain
@@ -405,10 +452,9 @@ class DomainPool:
     Parameters
     ----------
     x : array_like, shape (n, ...)
-        Examples: a NumPy array, a memory-mapped array, a torch tensor or a `LazyArray`.
+        Examples, as in `ClassPool`.
     y : array_like, shape (n,)
-        Class of each example, all strings or all integers. Classes of different domains are
-        different, even if they have the same name.
+        Class of each example, all strings or all integers; one name in two domains is two classes.
     domains : array_like, shape (n,)
         Domain of each example, all strings or all integers.
     name : str, default "pool"
@@ -416,10 +462,8 @@ class DomainPool:
 
     Attributes
     ----------
-    names : list
-        The domains, sorted.
-    positions : list of ndarray
-        Positions of the examples of each domain.
+    names, positions : list
+        The domains, sorted, and the positions of the examples of each.
     classes : list of list
         The classes of each domain, sorted.
 
@@ -429,8 +473,6 @@ class DomainPool:
     >>> from metapac.fewshot import DomainPool
     >>> letters = ["a", "b", "c"] * 8                                   # 4 of each in each alphabet
     >>> pool = DomainPool(np.arange(24.0), letters, np.repeat(["Greek", "Latin"], 12))
-    >>> pool
-    <DomainPool 'pool': 2 domains, 6 classes, 24 examples>
     >>> [(task.name, task.domain) for task in pool.tasks(ways=2, shots=1, queries=2, rng=0)]
     [('Greek', 'Greek'), ('Latin', 'Latin')]
     """
@@ -438,19 +480,13 @@ class DomainPool:
     unit = "domain"
 
     def __init__(self, x: Any, y: Ids, domains: Ids, *, name: str = "pool") -> None:
-        self.x = as_examples("x", x)
-        self.y = as_ids("y", y)
-        self.domains = as_ids("domains", domains)
-        self.name = name
-        check_same_rows("y", self.y, "x", self.x)
-        check_same_rows("domains", self.domains, "x", self.x)
-        self.names, self.positions = positions_by_id(self.domains)
-        by_class = [positions_by_id(self.y[members]) for members in self.positions]
-        self.classes = [names for names, _ in by_class]
-        self._members = [
-            [members[inside] for inside in positions]
-            for members, (_, positions) in zip(self.positions, by_class, strict=True)
-        ]
+        self.y, self.domains = tasks.as_ids("y", y), tasks.as_ids("domains", domains)
+        super().__init__(x, name, {"y": self.y, "domains": self.domains})
+        self._inside: list[_Classes] = []
+        for members in self.positions:
+            names, inside = _positions_by_id(self.y[members])
+            self._inside.append(_Classes(names, [members[positions] for positions in inside]))
+        self.classes = [inside.names for inside in self._inside]
 
     def tasks(
         self,
@@ -464,44 +500,23 @@ class DomainPool:
     ) -> Sequence[Task]:
         """Return one task of each domain, or tasks of domains drawn with replacement.
 
-        Task i does not depend on ``count``, nor on the order in which tasks are accessed.
-
         Parameters
         ----------
         count : int, optional
             Number of tasks, each of a random domain; by default one task of each domain.
-        ways : int or sequence of int
-            Number of classes in a task. A sequence lists the choices, of which each task draws one
-            with equal probability, as in `ClassPool.tasks`.
-        shots : int or sequence of int
-            Number of support examples of each class, or the choices.
-        queries : int or sequence of int
-            Number of query examples of each class, or the choices.
+        ways, shots, queries : int or sequence of int
+            Number of classes, and of examples of each class, as in `ClassPool.tasks`.
         rng : int, numpy.random.Generator or None
             Seed.
         name : str, optional
-            Prefix of the names of these tasks, as in ``"name-Greek#3"``; none by default. Tasks of
-            several calls need different prefixes to be scored together.
+            Prefix of their names, as in ``"name-Greek#3"``; none by default. See `ClassPool.tasks`.
 
         Returns
         -------
         sequence of Task
-            The tasks, each drawn when it is accessed. ``task.domain`` is its domain.
-
-        Raises
-        ------
-        InvalidInput
-            If a domain has fewer than ``ways`` classes, or a class too few examples.
+            Each is drawn when it is accessed; ``task.domain`` is its domain.
         """
-        total = len(self.names) if count is None else as_whole_number("count", count, minimum=0)
-        settings = Settings.read(ways, shots, queries)
-        check_domains(max(settings.ways), self.names, self.classes)
-        needed = "shots + queries"
-        for domain, names, members in zip(self.names, self.classes, self._members, strict=True):
-            labelled = [f"{domain}/{name}" for name in names]
-            check_sizes("class", labelled, members, needed, settings.largest)
-        draw = partial(self._task, count is None, settings, name)
-        return DrawnTasks(total, draw, spawn_seed(rng))
+        return self._tasks(count, (ways, shots, queries), rng, name)
 
     def as_class_pool(self) -> ClassPool:
         """Return a pool of all classes whose tasks mix domains, for training.
@@ -510,39 +525,34 @@ class DomainPool:
         -------
         ClassPool
             A pool on the same data, with classes such as ``"Greek/a"``.
-
-        Examples
-        --------
-        >>> from metapac.fewshot import DomainPool
-        >>> DomainPool([0.0, 1.0], ["a", "a"], ["Greek", "Latin"]).as_class_pool().names
-        ['Greek/a', 'Latin/a']
         """
         pairs = zip(self.domains.tolist(), self.y.tolist(), strict=True)
         pool = ClassPool(self.x, [f"{domain}/{name}" for domain, name in pairs], name=self.name)
-        check_joint_names(len(pool.names), sum(map(len, self.classes)))
+        found, classes = len(pool.names), self._counts()["class"]
+        if found < classes:
+            got = f"got {found} names for {classes} classes"
+            raise InvalidInput(f"domains and classes must make distinct names, {got}.")
         return pool
 
-    def _task(
-        self,
-        in_order: bool,
-        settings: Settings,
-        prefix: str | None,
-        i: int,
-        rng: np.random.Generator,
-    ) -> Task:
-        domain = i if in_order else int(rng.integers(len(self.names)))
-        ways, shots, queries = settings.draw(rng)
-        classes = rng.choice(len(self.classes[domain]), ways, replace=False)
-        members = self._members[domain]
-        drawn = np.stack([draw_positions(members[c], shots + queries, rng) for c in classes])
-        names = [self.classes[domain][c] for c in classes]
-        task_name = name_task(self.names[domain], None if in_order else i, prefix)
-        return make_task(task_name, self.x, drawn, shots, names, self.names[domain])
+    def _counts(self) -> dict[str, int]:
+        domains, examples = super()._counts().values()
+        return {"domain": domains, "class": sum(map(len, self.classes)), "example": examples}
 
-    def __repr__(self) -> str:
-        classes = [name for names in self.classes for name in names]
-        counts = count_noun(self.names, "domain"), count_noun(classes, "class", "es")
-        return f"<DomainPool {self.name!r}: {', '.join(counts)}, {count_noun(self.y, 'example')}>"
+    def _check_plan(self, plan: _Plan) -> None:
+        ways, pairs = max(plan.ways), list(zip(self.names, self._inside, strict=True))
+        small = [f"{name!r} with {len(c.names)}" for name, c in pairs if len(c.names) < ways]
+        if small:
+            text = f"each domain must have at least ways = {ways} classes, got {listed(small)}."
+            raise InvalidInput(text, parameter="ways")
+        for domain, (names, positions, _) in pairs:
+            classes = [f"{domain}/{name}" for name in names]
+            _check_sizes("class", zip(classes, positions, strict=True), plan)
+
+    def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
+        number, name = plan.draw_unit(i, self.names, rng)
+        fields = {"names": [name], "x": self.x, "domain": self.names[number]}
+        (task,) = self._inside[number].draw(plan.draw(rng), [rng], **fields)
+        return task
 
 
 P = TypeVar("P", ClassPool, GroupPool, DomainPool)
@@ -555,19 +565,12 @@ _NO_POOL: Any = None
 class Pools(Generic[P]):
     """Pools that share no class, group or domain; a pool that is not needed is None.
 
-    Pools with a transform may share classes, because their tasks differ by the transform. The
-    caller must then make sure that they share no example.
+    Pools with a transform may share classes; the caller makes sure that they share no example.
 
     Attributes
     ----------
-    train : ClassPool, GroupPool or DomainPool, optional
-        Pool to train on.
-    validation : ClassPool, GroupPool or DomainPool, optional
-        Pool on which the best epoch is chosen.
-    calibration : ClassPool, GroupPool or DomainPool, optional
-        Pool to calibrate on.
-    test : ClassPool, GroupPool or DomainPool, optional
-        Pool to test on.
+    train, validation, calibration, test : ClassPool, GroupPool or DomainPool, optional
+        Pools to train on, to choose the best epoch on, to calibrate on and to test on.
     """
 
     train: P = _NO_POOL
@@ -576,16 +579,37 @@ class Pools(Generic[P]):
     test: P = _NO_POOL
 
     def __post_init__(self) -> None:
-        present = [(name, pool) for name, pool in vars(self).items() if pool is not None]
-        for (first, a), (second, b) in combinations(present, 2):
-            names = set() if _transforms(a) and _transforms(b) else set(a.names)
-            check_unshared(a.unit, first, second, [n for n in b.names if n in names])
-            if isinstance(a, GroupPool) and isinstance(b, GroupPool):
-                check_same_classes(first, a.classes, second, b.classes)
+        present: dict[str, Any] = {k: pool for k, pool in vars(self).items() if pool is not None}
+        for (first, a), (second, b) in combinations(present.items(), 2):
+            transformed = getattr(a, "transform", None) and getattr(b, "transform", None)
+            shared = sorted(map(repr, set(a.names) & set(b.names)))
+            both = f"{first} and {second} must"
+            if shared and not transformed:
+                raise InvalidInput(f"{both} not share a {a.unit}, got {listed(shared)} in both.")
+            if a.unit == "group" and a.classes != b.classes:
+                got = f"got {a.classes} and {b.classes}"
+                raise InvalidInput(f"{both} have the same number of labels, as classes, {got}.")
 
 
-def _transforms(pool: ClassPool | GroupPool | DomainPool) -> bool:
-    return isinstance(pool, ClassPool) and pool.transform is not None
+def split_by_name(whole: P, members: Mapping[str, Iterable[Any]]) -> Pools[P]:
+    """Return pools of the given classes, groups or domains; rows are copied, or stay unread."""
+    positions = dict(zip(whole.names, whole.positions, strict=True))
+    rows = {pool: [positions[name] for name in names] for pool, names in members.items()}
+    chosen = {pool: np.sort(np.concatenate(parts)) for pool, parts in rows.items() if parts}
+    return Pools(**{pool: whole._take(some, pool) for pool, some in chosen.items()})
+
+
+def _split(whole: P, rng: Seed, *sizes: int) -> Pools[P]:
+    """Return pools of so many random classes, groups or domains, in the order of `Pools`."""
+    given = zip(Pools.__dataclass_fields__, sizes, strict=True)
+    counts = {pool: as_whole_number(pool, size, minimum=0) for pool, size in given}
+    total = sum(counts.values())
+    if not 0 < total <= len(whole.names):
+        rule = f"the pools must hold from 1 to {count_noun(whole.names, whole.unit)} together"
+        raise InvalidInput(f"{rule}, got {counts}, {total} in all.", parameter=tuple(counts))
+    order = iter(np.random.default_rng(rng).permutation(len(whole.names)).tolist())
+    chosen = {pool: [whole.names[next(order)] for _ in range(n)] for pool, n in counts.items()}
+    return split_by_name(whole, chosen)
 
 
 def split_classes(
@@ -595,18 +619,10 @@ def split_classes(
 
     Parameters
     ----------
-    x : array_like, shape (n, ...)
-        Examples.
-    y : array_like, shape (n,)
-        Class of each example, all strings or all integers.
-    train : int
-        Number of random classes in the training pool; 0 makes no pool.
-    validation : int
-        Number of classes in the validation pool.
-    calibration : int
-        Number of classes in the calibration pool.
-    test : int
-        Number of classes in the test pool.
+    x, y : array_like, shape (n, ...)
+        Examples and their classes, as in `ClassPool`.
+    train, validation, calibration, test : int
+        Number of random classes in each pool; 0 makes no pool.
     rng : int, numpy.random.Generator or None
         Seed.
 
@@ -615,11 +631,6 @@ def split_classes(
     Pools
         The pools, each with a copy of its rows of ``x`` (rows of a `LazyArray` stay unread).
         Classes beyond the four numbers are left out.
-
-    Raises
-    ------
-    InvalidInput
-        If the four numbers are all 0, or together exceed the number of classes.
 
     Examples
     --------
@@ -630,13 +641,7 @@ def split_classes(
     >>> pools.calibration
     <ClassPool 'calibration': 3 classes, 9 examples>
     """
-    x, y = as_examples("x", x), as_ids("y", y)
-    check_same_rows("y", y, "x", x)
-    parts = {"train": train, "validation": validation, "calibration": calibration, "test": test}
-    rows = assign("classes", y, parts, rng)
-    return Pools(
-        **{name: ClassPool(select_rows(x, i), y[i], name=name) for name, i in rows.items()}
-    )
+    return _split(ClassPool(x, y), rng, train, validation, calibration, test)
 
 
 def split_groups(
@@ -654,33 +659,17 @@ def split_groups(
 
     Parameters
     ----------
-    x : array_like, shape (n, ...)
-        Examples.
-    y : array_like of int, shape (n,)
-        Label of each example, from 0.
-    groups : array_like, shape (n,)
-        Group of each example, all strings or all integers.
-    train : int
-        Number of random groups in the training pool; 0 makes no pool.
-    validation : int
-        Number of groups in the validation pool.
-    calibration : int
-        Number of groups in the calibration pool.
-    test : int
-        Number of groups in the test pool.
+    x, y, groups : array_like, shape (n, ...)
+        Examples, their labels and their groups, as in `GroupPool`.
+    train, validation, calibration, test : int
+        Number of random groups in each pool; 0 makes no pool.
     rng : int, numpy.random.Generator or None
         Seed.
 
     Returns
     -------
     Pools
-        The pools, each with a copy of its rows of ``x`` and with every label of ``y``. Groups
-        beyond the four numbers are left out.
-
-    Raises
-    ------
-    InvalidInput
-        If the four numbers are all 0, or together exceed the number of groups.
+        The pools, as of `split_classes`, each with every label of ``y``.
 
     Examples
     --------
@@ -691,22 +680,7 @@ def split_groups(
     >>> pools.test
     <GroupPool 'test': 2 groups, 6 examples>
     """
-    whole = GroupPool(x, y, groups)
-    examples = whole.x if whole.columns is None else x.iloc
-    parts = {"train": train, "validation": validation, "calibration": calibration, "test": test}
-    rows = assign("groups", whole.groups, parts, rng)
-    return Pools(
-        **{
-            name: GroupPool(
-                select_rows(examples, i),
-                whole.y[i],
-                whole.groups[i],
-                name=name,
-                classes=whole.classes,
-            )
-            for name, i in rows.items()
-        }
-    )
+    return _split(GroupPool(x, y, groups), rng, train, validation, calibration, test)
 
 
 def split_domains(
@@ -724,52 +698,25 @@ def split_domains(
 
     Parameters
     ----------
-    x : array_like, shape (n, ...)
-        Examples.
-    y : array_like, shape (n,)
-        Class of each example, all strings or all integers.
-    domains : array_like, shape (n,)
-        Domain of each example, all strings or all integers.
-    train : int
-        Number of random domains in the training pool; 0 makes no pool.
-    validation : int
-        Number of domains in the validation pool.
-    calibration : int
-        Number of domains in the calibration pool.
-    test : int
-        Number of domains in the test pool.
+    x, y, domains : array_like, shape (n, ...)
+        Examples, their classes and their domains, as in `DomainPool`.
+    train, validation, calibration, test : int
+        Number of random domains in each pool; 0 makes no pool.
     rng : int, numpy.random.Generator or None
         Seed.
 
     Returns
     -------
     Pools
-        The pools, each with a copy of its rows of ``x`` (rows of a `LazyArray` stay unread).
-        Domains beyond the four numbers are left out.
-
-    Raises
-    ------
-    InvalidInput
-        If the four numbers are all 0, or together exceed the number of domains.
+        The pools, as of `split_classes`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from metapac.fewshot import split_domains
-    >>> alphabets, letters = np.repeat(np.arange(9), 20), np.tile(np.arange(5), 36)
-    >>> x = np.arange(180.0)
-    >>> pools = split_domains(
-    ...     x, letters, alphabets, train=4, validation=0, calibration=3, test=2, rng=0
-    ... )
-    >>> pools.calibration
+    >>> x, letters, alphabets = np.arange(180.0), np.arange(180) % 5, np.repeat(np.arange(9), 20)
+    >>> sizes = {"train": 4, "validation": 0, "calibration": 3, "test": 2}
+    >>> split_domains(x, letters, alphabets, **sizes, rng=0).calibration
     <DomainPool 'calibration': 3 domains, 15 classes, 60 examples>
     """
-    whole = DomainPool(x, y, domains)
-    parts = {"train": train, "validation": validation, "calibration": calibration, "test": test}
-    rows = assign("domains", whole.domains, parts, rng)
-    return Pools(
-        **{
-            name: DomainPool(select_rows(whole.x, i), whole.y[i], whole.domains[i], name=name)
-            for name, i in rows.items()
-        }
-    )
+    return _split(DomainPool(x, y, domains), rng, train, validation, calibration, test)

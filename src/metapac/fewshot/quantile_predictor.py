@@ -1,8 +1,4 @@
-"""The network of Meta-CP: a task's quantile, predicted from its support set.
-
-It predicts a task's quantile of nonconformity, minus the score of the true label, from the task's
-adaptation examples.
-"""
+"""The network of Meta-CP: a task's quantile of nonconformity, predicted from its support set."""
 
 from __future__ import annotations
 
@@ -19,9 +15,8 @@ from torch.nn.functional import mse_loss
 
 from metapac._common import Floats, Seed, as_probability, as_whole_number, check_same_shape
 from metapac.errors import InvalidInput
-from metapac.fewshot.adapters import Learner, adapt_learner
+from metapac.fewshot.adapters import Learner, adapt_learner, as_positive_number
 from metapac.fewshot.learners.networks import seeded_init
-from metapac.fewshot.meta_cp import as_finite_number
 from metapac.fewshot.tasks import Task
 from metapac.grouping import group
 from metapac.inputs import as_score_array, check_finite
@@ -31,10 +26,7 @@ _BATCH = 32
 
 
 def leave_one_out(learner: Learner, task: Task) -> Floats:
-    """Return the score of each support example's label after adapting to the other examples.
-
-    ``PrototypeBank.leave_one_out`` computes the same for many tasks at once.
-    """
+    """Return the score of each support example's label after adapting to the other examples."""
     scores = np.zeros(len(task.support))
     for i, label in enumerate(task.support_y.tolist()):
         others = np.arange(len(task.support)) != i
@@ -45,21 +37,17 @@ def leave_one_out(learner: Learner, task: Task) -> Floats:
     return scores
 
 
+def _layers(inputs: int) -> tuple[nn.Module, nn.Module]:
+    return nn.Linear(inputs, _WIDTH), nn.ReLU()
+
+
 class _DeepSet(nn.Module):
     """A function from a set of numbers to one number, independent of their order."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.element_network = nn.Sequential(
-            nn.Linear(1, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, _WIDTH), nn.ReLU()
-        )
-        self.set_network = nn.Sequential(
-            nn.Linear(_WIDTH, _WIDTH),
-            nn.ReLU(),
-            nn.Linear(_WIDTH, _WIDTH),
-            nn.ReLU(),
-            nn.Linear(_WIDTH, 1),
-        )
+        self.element_network = nn.Sequential(*_layers(1), *_layers(_WIDTH))
+        self.set_network = nn.Sequential(*_layers(_WIDTH), *_layers(_WIDTH), nn.Linear(_WIDTH, 1))
 
     def forward(self, sets: Tensor) -> Tensor:
         z = self.element_network(sets.unsqueeze(-1))  # (tasks, support, width)
@@ -68,11 +56,7 @@ class _DeepSet(nn.Module):
 
 
 class QuantilePredictor:
-    """A deep set from leave-one-out nonconformity to the task's (1 - epsilon) quantile.
-
-    Initial weights and the order of training depend on ``rng`` alone. The network is small and
-    stays on the CPU.
-    """
+    """A deep set from leave-one-out nonconformity to the task's (1 - epsilon) quantile."""
 
     def __init__(self, *, epsilon: float, rng: Seed = None) -> None:
         self.epsilon = as_probability("epsilon", epsilon)
@@ -93,7 +77,7 @@ class QuantilePredictor:
         check_same_shape("quantiles", values, "rows of supports", sets[:, 0])
         check_finite("quantiles", values)
         as_whole_number("epochs", epochs)
-        _positive("lr", lr)
+        as_positive_number("lr", lr)
         self._scale = _moments(sets), _moments(values)
         (centre, width), (middle, spread) = self._scale
         x = torch.from_numpy((sets - centre) / width)  # (T, S)
@@ -149,19 +133,10 @@ def _quantile(values: Floats, epsilon: float) -> float:
 def _sets(name: str, values: ArrayLike) -> Floats:
     array = as_score_array(name, values).astype(np.float64)
     if array.ndim != 2 or not array.size:
-        raise InvalidInput(
-            f"{name} must hold a row for each task and a number for each of its support examples, "
-            f"got shape {array.shape}. Pass -leave_one_out(...) of tasks with equally many."
-        )
+        rule = f"{name} must have a row for each task, a column for each support"
+        raise InvalidInput(f"{rule}, got {array.shape}: pass -leave_one_out(...).")
     check_finite(name, array)
     return array
-
-
-def _positive(name: str, value: Any) -> None:
-    if as_finite_number(name, value) <= 0:
-        raise InvalidInput(
-            f"{name} must be positive, got {value!r}. Pass for example {name}=0.001."
-        )
 
 
 def _moments(values: NDArray[np.floating[Any]]) -> tuple[float, float]:

@@ -4,50 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Literal, TypedDict
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metapac import artefact
-from metapac._common import (
-    Array,
-    Counts,
-    Doubles,
-    Floats,
-    PathLike,
-    Progress,
-    check_same_length,
-    ignore_progress,
-    on_host,
-    warn,
-)
+from metapac._common import Array, Floats, PathLike, Progress, Seed, as_whole_number, on_host, warn
 from metapac._text import name_score
 from metapac.errors import InvalidInput, keyword
-from metapac.fewshot.adapters import (
-    Learner,
-    Scorer,
-    adapt_learner,
-    as_outputs,
-    as_score_function,
-    count_examples,
-    lower_scores,
-    lower_true_scores,
-)
+from metapac.fewshot import adapters
+from metapac.fewshot.adapters import Learner, Score, adapt_learner, as_score_function, row_sizes
+from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.tasks import Task
 from metapac.fewshot.tensors import read_tensors, write_tensors
 from metapac.inputs import as_json_names, as_task_names
 from metapac.score_functions import ScoreFunction
+from metapac.verdict import clopper_pearson_interval
 
-# Assumed for a learner without bounds of its own: rounding changes differences of logits by up to
-# 2**8 epsilons of its precision (3.1e-5 in float32, 5.7e-14 in float64), and a probability by 8
-# further floats. Outputs of float32 networks were measured to move by 8.0e-7 of
-# their length, so this suits logits up to about 40; for larger ones it grows in proportion.
+# What calibration allows for that we cannot control, such as a learner of your own at another batch
+# size; another processor is covered as far as it goes. Rounding is assumed to move differences of
+# logits by up to 2**8 epsilons of the outputs' precision (3.1e-5 in float32, 5.7e-14 in float64),
+# and a probability by 8 further floats. Outputs of float32 networks were measured to move by 8.0e-7
+# of their length, so this suits logits up to about 40; for those above 32 it grows in proportion.
 LOGIT_ERROR = 2.0**8
 STEPS = 8
 _ORDINARY = 32.0
+# Eight units of float64. A softmax over k labels is off by less than k + 800 of them, relatively:
+# an exponential by its argument, which is below 746 unless the result is 0, and the sum by k.
+_UNIT = 2.0**-50
+_LARGEST_SLACK = 300.0  # a larger one bounds nothing; the exponential of this one is finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,75 +46,96 @@ class Outputs:
 
     values: Floats
     kind: str
-    error: Floats | None = None
-    lowered: Callable[[Counts], Floats] | None = None
+    function: ScoreFunction
+    logits: Floats | None = None  # of probabilities, where they are known
 
-    def scores(self, function: ScoreFunction) -> Floats:
-        """Return the score of each label for each query."""
-        return function(self.values, self.kind)
+    @cached_property
+    def scores(self) -> Floats:
+        """The score of each label for each query."""
+        return self.function(self.values, self.kind)
 
-    def lowered_scores(self, function: ScoreFunction, labels: Counts) -> Floats:
-        """Return lower bounds, for any rounding, on the scores of the true labels."""
-        is_plain = function == ScoreFunction()
-        if is_plain and self.lowered is not None:
-            return np.asarray(self.lowered(labels))
-        if is_plain and self.kind == "probabilities":
-            true = np.take_along_axis(self.values, labels[:, None], 1)[:, 0]
-            return lower_scores(true, self._assumed_slack(), steps=STEPS)
-        slack, spread = self._bound(labels)
-        options: Any = {"kind": self.kind, "slack": slack, "spread": spread}
-        return lower_true_scores(function, self.values, labels, **options)
+    def take(self, rows: Sequence[int]) -> Outputs:
+        """Return the outputs of some queries."""
+        logits = None if self.logits is None else self.logits[rows]
+        return replace(self, values=self.values[rows], logits=logits)
 
-    def _bound(self, labels: Counts) -> tuple[Any, Any]:
-        """Return slack and spread, as `lower_true_scores` takes them."""
-        if self.error is not None:
-            return 2 * self.error, 0.0
-        if self.lowered is None:
-            return self._assumed_slack(), 0.0
-        return _bound_by_labels(self.values, self.lowered, labels)
+    def lowered_scores(self, labels: Array) -> Floats:
+        """Return scores of the true labels, lowered by what rounding may cost in deployment.
 
-    def _assumed_slack(self) -> Any:
-        """Return how far rounding is assumed to move a difference of logits, or a score."""
-        unit = LOGIT_ERROR * float(np.finfo(self.values.dtype).eps)
+        A lower score never raises a threshold, and a lower threshold keeps every label that a
+        higher one keeps. Let rounding move each logit by up to s / 2; s is the slack.
+
+        - probability: with p = 1 / (1 + sum of exp(l_c - l_y)), the sum grows at most exp(s)-fold,
+          so that p falls at most to p / (1 + (1 - p) (exp(s) - 1)).
+        - log_probability: the logarithm of that.
+        - margin: no probability moves by more than (exp(s) - 1) / 4, so that a margin loses at most
+          half of exp(s) - 1, which is below 2 s where 2 s is below 2, the range of margins.
+        - cumulative: a label whose logit is s below the true one stays below it, and each
+          probability keeps at least its exp(-s)-fold.
+        - raw, and functions of the user: the slack is subtracted, relative to the largest number.
+        """
+        values, is_plain = self.values, self.function in (ScoreFunction(), ScoreFunction("raw"))
+        if self.kind == "probabilities" and not is_plain:
+            # 0 for true labels that are too improbable to have all their digits.
+            true = _take(values, labels)
+            kept = np.where(true < np.finfo(values.dtype).tiny, 0, true)
+            values = values.copy()
+            np.put_along_axis(values, labels[:, None], kept[:, None], 1)
+        return replace(self, values=values)._lower(labels)
+
+    def _lower(self, labels: Array) -> Floats:
+        function, scores, true = self.function, self.scores, _take(self.scores, labels)
+        slack, rounding = self._slack(), (scores.shape[1] + 800) * _UNIT
         if self.kind == "probabilities":
-            return unit
-        sizes = np.where(np.isfinite(self.values), np.abs(self.values), 0.0).max(1)
-        return unit * (np.maximum(sizes / _ORDINARY, 1.0) if self.kind == "logits" else sizes)
+            rounding += STEPS * float(np.finfo(self.values.dtype).eps)
+        if isinstance(function, adapters.OwnScore):
+            return np.asarray(true - self._unit() * row_sizes(scores))
+        if function.name == "raw":
+            return np.asarray((true - slack).astype(scores.dtype))
+        slack = np.minimum(slack / function.temperature, _LARGEST_SLACK)
+        if function.name == "margin":
+            return np.asarray(np.maximum(true - 2 * slack - rounding, -1.0))
+        if function.name == "log_probability":
+            lowered = true - np.log1p(-np.expm1(true) * np.expm1(slack))
+            return np.asarray(lowered - rounding * (1 - lowered))
+        if function.name == "cumulative":
+            lowered = self._lower_cumulative(labels, slack)
+        else:
+            wide = true.astype(np.result_type(true, np.float64))
+            # A value above 1 is not a probability and has no odds; it is only rounded down.
+            lowered = wide / (1 + np.maximum(1 - wide, 0) * np.expm1(slack))
+        if scores is not self.values:  # computed here in float64
+            lowered = lowered * (1 - rounding)
+        lowered = lowered.astype(scores.dtype)
+        for _ in range(STEPS):
+            lowered = np.nextafter(lowered, scores.dtype.type(0))
+        return np.asarray(lowered)
+
+    def _lower_cumulative(self, labels: Array, slack: Floats) -> Floats:
+        """Return the mass that surely stays no more probable than the true label."""
+        logarithm = ScoreFunction("log_probability", self.function.temperature)
+        logs = logarithm(self.values, self.kind)
+        is_below = logs <= (_take(logs, labels) - slack)[:, None]
+        np.put_along_axis(is_below, labels[:, None], True, 1)
+        return np.asarray(np.where(is_below, np.exp(logs), 0.0).sum(1) * np.exp(-2 * slack))
+
+    def _unit(self) -> float:
+        return LOGIT_ERROR * float(np.finfo(self.values.dtype).eps)
+
+    def _slack(self) -> Floats:
+        """Return how far rounding is assumed to move a difference of logits, or a score, (n,)."""
+        logits = self.values if self.kind == "logits" else self.logits
+        if logits is not None:
+            sizes = np.maximum(row_sizes(logits) / _ORDINARY, 1.0)
+        else:
+            sizes = row_sizes(self.values)
+            sizes = np.ones_like(sizes) if self.kind == "probabilities" else sizes
+        return np.asarray(self._unit() * sizes.astype(np.float64))
 
 
-def adapted_outputs(
-    learner: Learner, scorer: Scorer, x: Any, *, classes: int | None, name: str | int
-) -> Outputs:
-    """Return the outputs of an adapted model."""
-    kind, lowered = output_kind(learner), None
-    if hasattr(scorer, "lowered_scores"):
-        lowered = partial(scorer.lowered_scores, x)
-    if hasattr(scorer, "bounded_logits"):
-        logits, error = scorer.bounded_logits(x)
-        return Outputs(np.asarray(logits), "logits", np.asarray(error), lowered)
-    if hasattr(scorer, "raw_outputs"):
-        return Outputs(scorer.raw_outputs(x), kind)
-    values = as_outputs(
-        f"predict_proba on task {name!r}",
-        scorer.predict_proba(x),
-        kind=kind,
-        rows=count_examples(x),
-        least=classes or 1,
-        most=classes,
-    )
-    return Outputs(values, kind, lowered=lowered)
-
-
-def bank_outputs(learner: Learner, bank: Any, task: Task) -> Outputs:
-    """Return the outputs for the queries of a task whose pool is embedded."""
-
-    def lowered(labels: Counts) -> Floats:
-        return np.asarray(bank.scores([replace(task, query_y=labels)]))
-
-    if hasattr(bank, "bounded_logits"):
-        logits, error = bank.bounded_logits([task])[0]
-        return Outputs(np.asarray(logits), "logits", np.asarray(error), lowered)
-    return Outputs(np.asarray(bank.predict_proba(task)), output_kind(learner), lowered=lowered)
+def _take(matrix: Array, labels: Array) -> Array:
+    """Return the entry of each row at its label, (n,)."""
+    return np.asarray(np.take_along_axis(matrix, labels[:, None], 1)[:, 0])
 
 
 def output_kind(learner: Learner) -> str:
@@ -132,22 +143,67 @@ def output_kind(learner: Learner) -> str:
     return str(getattr(learner, "outputs", "probabilities"))
 
 
-def _bound_by_labels(
-    p: Floats, lowered: Callable[[Counts], Floats], labels: Counts
-) -> tuple[Floats, Floats]:
-    """Return slack and spread from lower bounds on the probability of every label.
+def compute_outputs(
+    learner: Learner, scorer: Any, x: Any, function: ScoreFunction, classes: Any, name: Any = "new"
+) -> Outputs:
+    """Return the outputs of an adapted model that a score function is computed from."""
+    kind = output_kind(learner)
+    shape = {"rows": adapters.count_examples(x), "least": classes or 1, "most": classes}
+    # Our own scorers; a subclass may predict something else.
+    if "probabilities_and_logits" in vars(type(scorer)):
+        probabilities, logits = scorer.probabilities_and_logits(x)
+        source = f"the learner on task {name!r}"
+        adapters.as_outputs(source, logits, kind="logits", **shape)
+        if function == ScoreFunction():
+            return Outputs(probabilities, kind, function, logits)
+        return Outputs(logits, "logits", function)  # probabilities lack their digits
+    if hasattr(scorer, "raw_outputs"):
+        return Outputs(scorer.raw_outputs(x), kind, function)
+    source, values = f"predict_proba on task {name!r}", scorer.predict_proba(x)
+    return Outputs(adapters.as_outputs(source, values, kind=kind, **shape), kind, function)
 
-    With L the bounds and g = 1 - sum of L, no probability is above L + g. So another label gains
-    at most g, and loses at most g; the true one is at least L and at most its p + g.
-    """
-    n, classes = p.shape
-    bounds = np.stack([lowered(np.full(n, c)) for c in range(classes)], axis=1).astype(np.float64)
-    gap = np.maximum(1 - bounds.sum(1), 0) + classes * float(np.finfo(p.dtype).eps)  # (n,)
-    true = np.take_along_axis(p.astype(np.float64), labels[:, None], 1)[:, 0]
-    least = np.take_along_axis(bounds, labels[:, None], 1)[:, 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slack = np.log(np.maximum(true / least, (true + gap) / true))
-    return np.where(least > 0, slack, np.inf), gap
+
+class SharedEmbeddings:
+    """A learner that embeds each example of a pool once; scores are the same to the last bit."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self._pools: dict[int, tuple[Any, NDArray[np.bool_], list[Any]]] = {}
+
+    @classmethod
+    def of(cls, learner: Learner | SharedEmbeddings) -> SharedEmbeddings:
+        """Return a learner as one of these."""
+        return learner if isinstance(learner, SharedEmbeddings) else cls(learner)
+
+    def outputs(self, task: Task, function: ScoreFunction) -> Outputs:
+        """Return the outputs of the learner adapted to a task, for its queries."""
+        learner: Any = self.learner
+        is_ours = "on_embeddings" in vars(type(learner))  # a subclass may adapt in its own way
+        if is_ours and task.columns is None and is_shared(task):
+            learner, task = learner.on_embeddings(), self._embed(task)
+        scorer = adapt_learner(learner, task.support_x, task.support_y, classes=task.classes)
+        return compute_outputs(learner, scorer, task.query_x, function, task.classes, task.name)
+
+    def _embed(self, task: Task) -> Task:
+        """Return a task with embeddings in place of examples."""
+        count = adapters.count_examples(task.x)
+        if id(task.x) not in self._pools:  # with x, so that no other array gets its id
+            self._pools[id(task.x)] = task.x, np.zeros(count, dtype=bool), []
+        _, known, embedded = self._pools[id(task.x)]
+        rows = np.concatenate([task.support, task.query])
+        rows = rows[~known[rows]]
+        if len(rows):
+            z = self.learner.embed_rows(task.x[rows])  # type: ignore[attr-defined]
+            if not embedded:
+                embedded.append(z.new_empty(count, *z.shape[1:]))
+            embedded[0][rows] = z
+            known[rows] = True
+        return replace(task, x=embedded[0])
+
+
+def is_shared(task: Task) -> bool:
+    """Return whether ``task.x`` holds other examples than those of the task."""
+    return len(task.support) + len(task.query) < adapters.count_examples(task.x)
 
 
 _LABELS = 16  # compared: enough for a learner that looks at other queries to show it
@@ -156,97 +212,41 @@ _ROUNDING = 1e-3
 _LOW_PRECISION = 0.1  # below this they may be the rounding of bfloat16 or float16
 
 
-def check_independence(learner: Learner, task: Task, bank: Any = None) -> None:
-    """Raise if the scores of a query depend on other queries or on chance.
-
-    All queries are scored together, as they are for a guarantee, and the least certain of them is
-    then scored alone, twice.
-    """
+def check_independence(learner: Learner, task: Task) -> None:
+    """Raise if the scores of the least certain query change when it is scored alone, twice."""
+    function = as_score_function(None, output_kind(learner))
     scorer = adapt_learner(learner, task.support_x, task.support_y, classes=task.classes)
 
-    def outputs_at(positions: Any) -> Outputs:
-        options: dict[str, Any] = {"classes": task.classes, "name": task.name}
-        return adapted_outputs(learner, scorer, task.take(positions), **options)
+    def outputs_at(positions: Array) -> Outputs:
+        x = task.take(positions)
+        return compute_outputs(learner, scorer, x, function, task.classes, task.name)
 
-    together = _Rows(outputs_at(task.query))
-    chosen = together.least_certain()
-    position = task.query[[chosen]]
+    together = outputs_at(task.query)
+    best = np.sort(together.scores, axis=1)[:, -2:]
+    chosen = int(np.argmin(best[:, -1] - best[:, 0]))  # its two best labels are the nearest
+    among = together.take([chosen])
     where = f"query {chosen} of task {task.name!r}"
     try:
-        alone, again = _Rows(outputs_at(position)), _Rows(outputs_at(position))
+        alone, again = (outputs_at(task.query[[chosen]]) for _ in range(2))
     except InvalidInput:
         raise
     except (ValueError, RuntimeError) as error:
-        raise InvalidInput(
-            f"the learner must score each query by itself, but it cannot score {where} alone "
-            f"({str(error).rstrip('.')}). Use no statistics of the queries: switch batch norm to "
-            "evaluation by eval()."
-        ) from error
-    if alone.differs(again, 0):
-        raise InvalidInput(
-            f"the learner must score an example the same each time, but {where} got "
-            f"{_show(alone, 0)} and then {_show(again, 0)}. Switch dropout off, for example by "
-            "eval(), or fix the seed."
+        text = (
+            f"the learner must score queries one by one, but cannot score {where} alone ({error})"
         )
-    _compare(alone, together, chosen, where)
-    if bank is not None:
-        _compare(alone, _Rows(bank_outputs(learner, bank, task)), chosen, where)
+        raise InvalidInput(f"{text}. Switch batch norm to evaluation by eval().") from error
+    if _differ(alone, again):
+        text = "the learner must score an example the same each time"
+        text = f"{text}, but {where} got {_show(alone)} and then {_show(again)}"
+        raise InvalidInput(f"{text}. Switch dropout off by eval(), or fix the seed.")
+    if _differ(alone, among):
+        _object(alone, among, where)
 
 
-class _Rows:
-    """Scores of all labels, and lower bounds on them for any rounding."""
-
-    def __init__(self, outputs: Outputs) -> None:
-        self.outputs = outputs
-        self.function = as_score_function(None, outputs.kind)
-        self.scores = outputs.scores(self.function)  # (n, classes)
-
-    def least_certain(self) -> int:
-        """Return the row whose two best labels are nearest to each other."""
-        best = np.sort(self.scores, axis=1)[:, -2:]
-        return int(np.argmin(best[:, -1] - best[:, 0]))
-
-    @cached_property
-    def labels(self) -> Counts:
-        """The best labels of the first row, which are compared."""
-        return np.argsort(-self.scores[0], kind="stable")[:_LABELS]
-
-    @cached_property
-    def bounds(self) -> Floats:
-        """Lower bounds on the scores of these labels, for any rounding."""
-        lower, function = self.outputs.lowered_scores, self.function
-        return np.array([lower(function, np.array([label]))[0] for label in self.labels])
-
-    def differs(self, other: _Rows, row: int) -> bool:
-        """Return whether a row of another is not the first row of this one, but for rounding.
-
-        Probabilities add up to 1: if one is higher, another is lower. Raw scores do not.
-        """
-        mine, others = self.scores[0, self.labels], other.scores[row, self.labels]
-        with np.errstate(invalid="ignore"):  # labels that are impossible in both
-            above = others - mine > mine - self.bounds
-        is_raw = self.function.name == "raw"
-        return bool((self.bounds > others).any() or (is_raw and above.any()))
-
-    def distance(self, other: _Rows, row: int) -> float:
-        """Return the largest difference of log-odds, or of raw scores as a fraction of them."""
-        mine, others = self.scores[0, self.labels], other.scores[row, self.labels]
-        scale = 1.0
-        if self.function.name == "raw":
-            scale = np.abs(mine[np.isfinite(mine)]).max(initial=0.0)
-        else:
-            logarithm = ScoreFunction("log_probability")
-            mine, others = logarithm(mine[None]), logarithm(others[None])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return float(np.fmax.reduce(np.abs(mine - others).ravel() / scale, initial=0.0))
-
-
-def _compare(alone: _Rows, among: _Rows, row: int, where: str) -> None:
-    """Raise if the scores of a query differ among other queries; warn if only a little."""
-    if not alone.differs(among, row):
-        return
-    got = f"{where} got {_show(among, row)} among other queries and {_show(alone, 0)} alone"
-    distance = alone.distance(among, row)
+def _object(alone: Outputs, among: Outputs, where: str) -> None:
+    """Raise since the scores of a query differ among other queries; warn if only a little."""
+    got = f"{where} got {_show(among)} among other queries and {_show(alone)} alone"
+    distance = _distance(alone, among)
     if distance > _ROUNDING:
         remedy = "" if distance > _LOW_PRECISION else "; if this is rounding, return float16"
         raise InvalidInput(
@@ -254,15 +254,37 @@ def _compare(alone: _Rows, among: _Rows, row: int, where: str) -> None:
             "Scores that depend on other queries are not independent, and no guarantee holds. Use "
             f"no statistics of the queries, such as batch norm in training mode{remedy}."
         )
-    kind = among.scores.dtype.name
+    kind = among.values.dtype.name
     warn(f"{got}, more than the rounding of {kind} explains. Return the precision of the model.")
 
 
-def _show(rows: _Rows, row: int) -> str:
+def _differ(one: Outputs, other: Outputs) -> bool:
+    """Return whether two rows differ by more than rounding."""
+    return _is_below(one, other) or _is_below(other, one)
+
+
+def _is_below(one: Outputs, other: Outputs) -> bool:
+    """Return whether a score of one row is below that of the other even if that is lowered."""
+    labels = np.argsort(-one.scores[0], kind="stable")[:_LABELS]
+    rows = other.take([0] * len(labels))
+    return bool((one.scores[0, labels] < rows.lowered_scores(labels)).any())
+
+
+def _distance(one: Outputs, other: Outputs) -> float:
+    """Return the largest difference of log-odds, or of raw scores as a fraction of them."""
+    scale = float(row_sizes(one.values)[0]) if one.function.name == "raw" else 1.0
+    if one.function.name != "raw":
+        one, other = (replace(x, function=ScoreFunction("log_probability")) for x in (one, other))
+    labels = np.argsort(-one.scores[0], kind="stable")[:_LABELS]
+    with np.errstate(invalid="ignore", divide="ignore"):  # labels that are impossible in both
+        apart = np.abs(one.scores - other.scores)[0, labels] / scale
+    return float(np.fmax.reduce(apart, initial=0.0))
+
+
+def _show(outputs: Outputs) -> str:
     """Return the scores of a row in a few digits."""
-    shown: Floats = rows.scores[row][:5]
-    more = ", ..." if rows.scores.shape[1] > 5 else ""
-    return f"({', '.join(f'{score:.6g}' for score in shown)}{more})"
+    more = ", ..." if outputs.scores.shape[1] > 5 else ""
+    return f"({', '.join(f'{score:.6g}' for score in outputs.scores[0, :5])}{more})"
 
 
 # Temperatures from 1/1000 to 1000; one at either end means that there is no best one.
@@ -274,15 +296,12 @@ def fit_temperature(
 ) -> ScoreFunction:
     """Return a score function with the temperature that fits validation tasks best.
 
-    The temperature minimises the cross-entropy of the queries. It is fitted to labels, so the
-    tasks, and others with the same examples, must not be used for calibration.
-    `metapac.fewshot.score_tasks` refuses these very tasks; it does not notice the same examples in
-    another order or in other tasks, nor a temperature that is passed on as a number.
+    It minimises the cross-entropy of the queries. Neither these tasks, which `score_tasks`
+    refuses, nor others with the same examples, which it does not notice, may be calibrated on.
 
     Parameters
     ----------
     learner : Learner
-        The learner.
     tasks : iterable of Task
         Validation tasks. Queries whose label is absent from the support set are left out.
     score : str, default "probability"
@@ -292,11 +311,6 @@ def fit_temperature(
     -------
     ScoreFunction
         The score function, for `metapac.fewshot.score_tasks` and `metapac.fewshot.score_examples`.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no query to fit on, or the optimum is at an end of the range.
 
     Examples
     --------
@@ -309,21 +323,18 @@ def fit_temperature(
     """
     from scipy.optimize import minimize_scalar
 
-    as_score_function(score)
-    gaps: list[Doubles] = []  # per query: log-odds of each label against the true one
+    ScoreFunction(score)
+    shared, logarithm = SharedEmbeddings.of(learner), ScoreFunction("log_probability")
+    gaps: list[Floats] = []  # per query: log-odds of each label against the true one
     fitted_on = set()
     for task in tasks:
         fitted_on.add(fingerprint(task))
-        gaps.extend(_log_odds(learner, task))
+        logs = shared.outputs(task, logarithm).scores.astype(np.float64)
+        true = _take(logs, task.query_y)
+        gaps.extend(logs[np.isfinite(true)] - true[np.isfinite(true), None])
     if not gaps:
-        raise InvalidInput(
-            "tasks must hold queries whose label is in the support set, got none. Pass validation "
-            "tasks."
-        )
-    classes = max(len(odds) for odds in gaps)
-    odds = np.full((len(gaps), classes), -np.inf)
-    for row, values in zip(odds, gaps, strict=True):
-        row[: len(values)] = values
+        raise InvalidInput("tasks must hold queries whose label is in the support set, got none.")
+    odds = np.ascontiguousarray(np.array([*zip_longest(*gaps, fillvalue=-np.inf)]).T)
 
     def cross_entropy(log_temperature: float) -> float:
         return float(np.logaddexp.reduce(odds / math.exp(log_temperature), axis=1).mean())
@@ -331,11 +342,9 @@ def fit_temperature(
     bounds = (-_LARGEST, _LARGEST)
     best = minimize_scalar(cross_entropy, bounds=bounds, method="bounded", options={"xatol": 1e-8})
     if abs(best.x) > _LARGEST - 1e-3:
-        raise InvalidInput(
-            "tasks must be neither all right nor no better than chance for a temperature to fit, "
-            f"but the best one is beyond {math.exp(best.x):.3g}. Pass more validation tasks, or "
-            "choose a temperature: ScoreFunction(temperature=...)."
-        )
+        text = "tasks must be neither all right nor no better than chance for a temperature to fit"
+        end = f"{math.exp(best.x):.3g}. Pass more validation tasks"
+        raise InvalidInput(f"{text}, but the best one is beyond {end}.")
     return ScoreFunction(score, float(math.exp(best.x)), frozenset(fitted_on))
 
 
@@ -349,52 +358,15 @@ def fingerprint(task: Task) -> str:
     return digest.hexdigest()
 
 
-def _log_odds(learner: Learner, task: Task) -> list[Doubles]:
-    """Return the log-odds of all labels against the true one, for queries that can be fitted."""
-    scorer = adapt_learner(learner, task.support_x, task.support_y, classes=task.classes)
-    outputs = adapted_outputs(learner, scorer, task.query_x, classes=task.classes, name=task.name)
-    logs = outputs.scores(ScoreFunction("log_probability")).astype(np.float64)
-    true = np.take_along_axis(logs, task.query_y[:, None], 1)
-    return list((logs - np.where(np.isfinite(true), true, 0.0))[np.isfinite(true)[:, 0]])
-
-
-_Named = Literal["embeddings", "labels", "scores", "tasks"]
-
-
-class _Document(TypedDict):
-    provenance: dict[str, Any]
-    names: dict[_Named, list[str | int]]
-
-
 FORMAT = artefact.Format(
-    "metapac scores",
-    written_by="metapac.fewshot.scoring.store",
-    remedy="Score the tasks again.",
-    schema=2,
-    oldest=2,
-    shape=_Document,
+    "metapac scores", written_by="Stored.save", remedy="Score the tasks again.", schema=2, oldest=2
 )
-
 _ARRAYS = ("embeddings", "labels", "scores", "tasks")
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Embeddings of a pool, or scores with their tasks, or both, and their provenance.
-
-    Attributes
-    ----------
-    embeddings : ndarray, shape (n, d), optional
-        Embeddings of the examples of a pool.
-    labels : ndarray, shape (n,), optional
-        Their labels.
-    scores : ndarray, shape (m,), optional
-        Scores of the true labels.
-    tasks : ndarray, shape (m,), optional
-        Task of each score.
-    provenance : dict, optional
-        What the arrays were computed from, as JSON can hold it.
-    """
+    """Embeddings of a pool with labels, or scores with their tasks, or both; and provenance."""
 
     embeddings: Array | None = None
     labels: Array | None = None
@@ -405,8 +377,8 @@ class Stored:
     def __post_init__(self) -> None:
         for name, other in (("labels", "embeddings"), ("tasks", "scores")):
             array, reference = getattr(self, name), getattr(self, other)
-            if array is not None and reference is not None:
-                check_same_length(name, array, other, reference)
+            if array is not None and reference is not None and len(array) != len(reference):
+                raise InvalidInput(f"{name} and {other} must have the same length.")
 
     def save(self, path: PathLike) -> None:
         """Write all arrays and their provenance to one file with a checksum."""
@@ -420,12 +392,11 @@ class Stored:
             if array is not None:
                 tensors[key] = np.ascontiguousarray(array)
         provenance = artefact.as_json("provenance", self.provenance)
-        body = {"provenance": provenance, "names": names}
-        write_tensors(path, tensors, body, FORMAT)
+        write_tensors(path, tensors, {"provenance": provenance, "names": names}, FORMAT)
 
 
 def read_stored(path: PathLike) -> Stored:
-    """Return what `store` or `Stored.save` wrote."""
+    """Return what `Stored.save` wrote."""
     document, tensors = read_tensors(path, FORMAT)
     with artefact.decoding(path, FORMAT):
         for key, names in document["names"].items():
@@ -434,10 +405,10 @@ def read_stored(path: PathLike) -> Stored:
 
 
 def score_tasks(
-    learner: Learner,
+    learner: Learner | SharedEmbeddings,
     tasks: Iterable[Task],
     *,
-    score: str | ScoreFunction | None = None,
+    score: Score = None,
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """Return the score of each query's true label and the task of each, ready to calibrate on.
@@ -445,16 +416,14 @@ def score_tasks(
     Parameters
     ----------
     learner : Learner
-        A learner with a method ``bank(x)``, such as ProtoNet, embeds each example of a pool once,
-        however many tasks use it. Any other learner is adapted to each task in turn, and so is any
-        learner on tasks with data of their own.
+        The learner, adapted to each task in turn.
     tasks : iterable of Task
-        Tasks with distinct names. Only those scored from a pool stay in memory.
-    score : str or ScoreFunction, optional
-        "probability", "log_probability", "margin", "cumulative" or "raw", or a function from
-        `fit_temperature`; see `metapac.ScoreFunction`. By default "probability",
-        and "raw" for a learner whose outputs are scores. For sets, pass the same function to
-        `score_matrix` or `score_examples`.
+        Tasks with distinct names.
+    score : str, ScoreFunction or callable, optional
+        A name or function of `metapac.ScoreFunction`; by default "probability", and "raw" for a
+        learner whose outputs are scores. A function of your own takes probabilities of shape
+        (n, classes) and returns as many scores, higher for more plausible labels, each row by
+        itself. For sets, pass the same one to `score_examples`.
     progress : callable, optional
         Called as ``progress(stage, done, total)`` with the number of tasks scored.
 
@@ -471,13 +440,6 @@ def score_tasks(
         If two tasks share a name, if the learner's scores of a query depend on other queries or
         on chance, or if the temperature of the score function was fitted on one of the tasks.
 
-    Notes
-    -----
-    No score returned here is above the score that `score_examples` gives to the same example, for
-    any batch size. For "probability", nor is it above what ``learner.adapt(...).predict_proba``
-    gives. So calibration counts every example as missed that deployment may miss. The proofs are in
-    ``metapac.fewshot.adapters.lower_true_scores``, the assumptions in docs/learners.md.
-
     Examples
     --------
     >>> from metapac.fewshot import CallableLearner, score_tasks, Task
@@ -487,17 +449,15 @@ def score_tasks(
     >>> scores.round(6).tolist(), ids.tolist()
     ([0.9, 0.1], ['ohio', 'ohio'])
     """
-    function = as_score_function(score, output_kind(learner))
-    return _score(learner, tasks, function, progress or ignore_progress)[:2]
+    scored = _score(learner, tasks, score, progress)
+    return _join([(task.name, outputs.lowered_scores(task.query_y)) for task, outputs in scored])
 
 
-def score_matrix(
-    learner: Learner, task: Task, *, score: str | ScoreFunction | None = None, bank: Any = None
-) -> Floats:
+def score_matrix(learner: Learner | SharedEmbeddings, task: Task, *, score: Score = None) -> Floats:
     """Return the score of every label for the queries of a task, to make sets from."""
-    function = as_score_function(score, output_kind(learner))
-    outputs = _adapt(learner, task) if bank is None else bank_outputs(learner, bank, task)
-    return outputs.scores(function)
+    shared = SharedEmbeddings.of(learner)
+    function = as_score_function(score, output_kind(shared.learner))
+    return shared.outputs(task, function).scores
 
 
 def score_examples(
@@ -507,29 +467,25 @@ def score_examples(
     x: Any,
     *,
     classes: int | None = None,
-    score: str | ScoreFunction | None = None,
+    score: Score = None,
 ) -> Floats:
     """Return the score of every label for new examples of a task, to make sets from.
 
     Parameters
     ----------
     learner : Learner
-        The learner.
-    support_x : array_like, shape (s, ...)
-        Labelled examples of the task; None for a model that is not adapted.
-    support_y : array_like of int, shape (s,)
-        Their labels, from 0 to ``classes - 1``.
+    support_x, support_y : array_like, shape (s, ...)
+        Labelled examples, None for a model that is not adapted, and labels 0 to ``classes - 1``.
     x : array_like, shape (n, ...)
         New examples.
     classes : int, optional
         Number of labels; by default one more than the largest label.
-    score : str or ScoreFunction, optional
+    score : str, ScoreFunction or callable, optional
         As in `score_tasks`: the one that was calibrated.
 
     Returns
     -------
     ndarray, shape (n, classes)
-        The scores.
 
     Examples
     --------
@@ -540,166 +496,166 @@ def score_examples(
     """
     function = as_score_function(score, output_kind(learner))
     scorer = adapt_learner(learner, support_x, support_y, classes=classes)
-    return adapted_outputs(learner, scorer, x, classes=classes, name="new").scores(function)
-
-
-def store(
-    path: PathLike,
-    learner: Learner,
-    tasks: Iterable[Task],
-    *,
-    score: str | ScoreFunction | None = None,
-    progress: Progress | None = None,
-    **provenance: Any,
-) -> Stored:
-    """Score tasks, and write scores, embeddings and their provenance to one file."""
-    function = as_score_function(score, output_kind(learner))
-    scores, ids, pools = _score(learner, tasks, function, progress or ignore_progress)
-    counts = {"tasks": len(np.unique(ids)), "examples": len(scores)}
-    describe = getattr(learner, "describe", lambda: repr(learner))
-    embed = getattr(learner, "embed", None)
-    embeddings = None
-    if embed is not None and len(pools) == 1:
-        embeddings = embed(pools[0]).cpu().numpy()
-    stored = Stored(
-        embeddings=embeddings,
-        scores=scores,
-        tasks=ids,
-        provenance={"learner": describe(), "score": str(function)} | counts | provenance,
-    )
-    stored.save(path)
-    return stored
+    return compute_outputs(learner, scorer, x, function, classes).scores
 
 
 def _score(
-    learner: Learner, tasks: Iterable[Task], function: ScoreFunction, progress: Progress
-) -> tuple[Array, Array, list[Any]]:
-    """Return the scores, the task of each, and the data of the pools scored at once."""
+    learner: Any, tasks: Iterable[Task], score: Score, progress: Progress | None
+) -> Iterator[tuple[Task, Outputs]]:
+    """Yield each task with the outputs of the adapted learner, all checked."""
+    shared = SharedEmbeddings.of(learner)
+    function = as_score_function(score, output_kind(shared.learner))
     total = len(tasks) if isinstance(tasks, Sized) else None
-    parts: dict[str | int, Array] = {}  # by task, in the order of the tasks
-    pools: dict[int, list[Task]] = {}
-    done, checked = 0, False
-    for task in tasks:
-        _check_task(task, parts, function)
-        parts[task.name] = np.empty(0)
-        if hasattr(learner, "bank") and not _is_self_contained(task):
-            pools.setdefault(id(task.x), []).append(task)
-        else:
-            parts[task.name] = _adapt(learner, task).lowered_scores(function, task.query_y)
-            if not checked and len(task.query) > 1:
-                check_independence(learner, task)
-                checked = True
-            done += 1
+    names: set[str | int] = set()
+    is_checked = False
+    for done, task in enumerate(tasks, 1):
+        if task.name in names:
+            text = f"tasks holds {task.name!r} more than once, and a task counts only once"
+            raise InvalidInput(f"{text}. Give every task a distinct name.")
+        if function.fitted_on and fingerprint(task) in function.fitted_on:
+            text = f"the temperature of {keyword('score', name_score(function))} was fitted on task"
+            raise InvalidInput(f"{text} {task.name!r}. Fit it on validation tasks.")
+        names.add(task.name)
+        outputs = shared.outputs(task, function)
+        if not is_checked and len(task.query) > 1:
+            check_independence(shared.learner, task)
+            is_checked = True
+        yield task, outputs
+        if progress is not None:
             progress("scoring tasks", done, total)
-    if not parts:
+    if not names:
         raise InvalidInput("tasks is empty; pass at least one task.")
-    ids = as_task_names(list(parts))
-    for i, members in enumerate(pools.values()):
-        bank = learner.bank(members[0].x)  # type: ignore[attr-defined]
-        for task, part in zip(members, _bank_scores(learner, bank, members, function), strict=True):
-            parts[task.name] = part
-        if i == 0:
-            check_independence(learner, members[0], bank)
-        done += len(members)
-        progress("scoring tasks", done, len(parts))
-    lengths = [len(part) for part in parts.values()]
-    data = [members[0].x for members in pools.values()]
-    return np.concatenate(list(parts.values())), np.repeat(ids, lengths), data
 
 
-def _check_task(task: Task, seen: Any, function: ScoreFunction) -> None:
-    """Raise if a task comes twice, or if the temperature was fitted on it."""
-    if task.name in seen:
-        raise InvalidInput(
-            f"tasks holds {task.name!r} more than once, and a task counts only once. "
-            "Give every task a distinct name."
-        )
-    if function.fitted_on and fingerprint(task) in function.fitted_on:
-        raise InvalidInput(
-            f"the temperature of {keyword('score', name_score(function))} was fitted on task "
-            f"{task.name!r}, so its scores are too good to calibrate on. Fit it on validation "
-            "tasks."
-        )
-
-
-def _bank_scores(
-    learner: Learner, bank: Any, tasks: list[Task], function: ScoreFunction
-) -> list[Floats]:
-    """Return the lowered scores of tasks of one pool."""
-    if function == ScoreFunction():
-        ends = np.cumsum([len(task.query) for task in tasks])
-        return np.split(bank.scores(tasks), ends[:-1])
-    outputs = (bank_outputs(learner, bank, task) for task in tasks)
-    return [
-        part.lowered_scores(function, task.query_y)
-        for part, task in zip(outputs, tasks, strict=True)
-    ]
-
-
-def _is_self_contained(task: Task) -> bool:
-    """Return whether ``task.x`` holds no examples but those of the task."""
-    return len(task.support) + len(task.query) == int(task.x.shape[0])
-
-
-def _adapt(learner: Learner, task: Task) -> Outputs:
-    """Return the outputs of the learner adapted to a task, for its queries."""
-    scorer = adapt_learner(learner, task.support_x, task.support_y, classes=task.classes)
-    options: dict[str, Any] = {"classes": task.classes, "name": task.name}
-    return adapted_outputs(learner, scorer, task.query_x, **options)
+def _join(parts: Sequence[tuple[str | int, Floats]]) -> tuple[Array, Array]:
+    """Return the scores of all tasks, and the task of each."""
+    names, scores = zip(*parts, strict=True)
+    return np.concatenate(scores), np.repeat(as_task_names(list(names)), [*map(len, scores)])
 
 
 def tabulate(
     learner: Learner,
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     *,
-    score: str | ScoreFunction | None = None,
+    score: Score = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return a table with a row for each query: its label, and the scores of all labels."""
-    report = progress or ignore_progress
-    keeping = _KeepingBanks(learner)
-    true, ids = score_tasks(keeping, tasks, score=score, progress=report)
-    parts: list[tuple[Array, Array, list[Floats], list[list[Any]]]] = []
-    for done, task in enumerate(tasks, 1):
-        rows = score_matrix(learner, task, score=score, bank=keeping.find_bank(task))
-        names = task.class_names
-        labels = task.query_y if names is None else np.array(list(names))[task.query_y]
-        classes = [] if names is None else [list(names)] * len(rows)
-        parts.append((task.query, labels, list(rows), classes))
-        report("scoring all labels", done, len(tasks))
-    examples, labels, scores, classes = zip(*parts, strict=True)
-    table = {
-        "task": ids,
-        "example": np.concatenate(examples),
-        "label": as_task_names(np.concatenate(labels).tolist()),
-        "score": true,
-        "scores": [row for rows in scores for row in rows],
-    }
-    named = [row for rows in classes for row in rows]
-    if len(named) not in (0, len(true)):
+    parts: list[tuple[str | int, Floats]] = []
+    examples, labels, scores, classes = [], [], list[Floats](), list[list[Any]]()
+    for task, outputs in _score(learner, tasks, score, progress):
+        names, rows = task.class_names, outputs.scores
+        parts.append((task.name, outputs.lowered_scores(task.query_y)))
+        examples.append(task.query)
+        labels.append(task.query_y if names is None else np.array(list(names))[task.query_y])
+        scores.extend(rows)
+        classes.extend([] if names is None else [list(names)] * len(rows))
+    true, ids = _join(parts)
+    table = {"task": ids, "example": np.concatenate(examples)}
+    table["label"] = as_task_names(np.concatenate(labels).tolist())
+    if len(classes) not in (0, len(true)):
         raise InvalidInput("tasks must all have class_names, or none of them.")
-    return table | ({"classes": named} if named else {})
+    return table | {"score": true, "scores": scores} | ({"classes": classes} if classes else {})
 
 
-class _KeepingBanks:
-    """A learner that keeps the banks of its pools, so that none is embedded twice."""
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracy on new tasks, with a 95 % confidence interval.
 
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
-        self._banks: dict[int, tuple[Any, Any]] = {}
+    Attributes
+    ----------
+    value : float
+        Mean over tasks of the fraction of queries whose highest-scored label is the true one.
+    low, high : float
+        Ends of the interval; 0 and 1 for a single task.
+    tasks : int
+        Number of tasks.
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._learner, name)
-        return partial(self._remember, found) if name == "bank" else found
+    The interval is Student's t over the accuracies of the tasks, clipped to [0, 1], and at least as
+    wide as the Clopper-Pearson interval of all queries. It covers new tasks of the same pool, not
+    other pools or another training run.
+    """
 
-    def adapt(self, support_x: Any, support_y: Any, *, classes: int | None = None) -> Any:
-        return adapt_learner(self._learner, support_x, support_y, classes=classes)
+    value: float
+    low: float
+    high: float
+    tasks: int
 
-    def _remember(self, build: Callable[[Any], Any], x: Any) -> Any:
-        bank = build(x)
-        self._banks[id(x)] = x, bank  # with x, so that no other array gets its id
-        return bank
+    def __str__(self) -> str:
+        value, low, high = (f"{100 * share:.1f}" for share in (self.value, self.low, self.high))
+        return f"{value} % ({low} to {high} %, {self.tasks} task{'s' * (self.tasks != 1)})"
 
-    def find_bank(self, task: Task) -> Any:
-        """Return the bank that a task was scored with; None if the learner adapted to it."""
-        return self._banks.get(id(task.x), (None, None))[1]
+
+def accuracy(
+    learner: Learner,
+    pool: ClassPool | GroupPool,
+    *,
+    ways: int = 5,
+    shots: int = 5,
+    queries: int = 5,
+    tasks: int = 400,
+    rng: Seed = 0,
+) -> Accuracy:
+    """Return the accuracy of a learner on the queries of random tasks.
+
+    Parameters
+    ----------
+    learner : Learner
+    pool : ClassPool or GroupPool
+        Pool that the tasks are drawn from.
+    ways : int, default 5
+        Number of classes in a task; ignored for a `GroupPool`.
+    shots, queries : int, default 5
+        Number of support and of query examples, for each class or for the group.
+    tasks : int, default 400
+        Number of tasks.
+    rng : int, numpy.random.Generator or None, default 0
+        Seed.
+
+    Returns
+    -------
+    Accuracy
+        The mean over tasks, with a 95 % confidence interval.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.fewshot import PrototypeLearner, accuracy, ClassPool
+    >>> y = np.repeat(np.arange(8), 10)
+    >>> pool = ClassPool(y[:, None] + np.random.default_rng(0).normal(size=(80, 1)), y)
+    >>> print(accuracy(PrototypeLearner(), pool, ways=2, tasks=50))
+    92.0 % (87.1 to 96.9 %, 50 tasks)
+    """
+    count = as_whole_number("tasks", tasks)
+    shape: Any = {"shots": shots, "queries": queries, "rng": rng}
+    shape |= {} if isinstance(pool, GroupPool) else {"ways": ways}
+    drawn: Any = pool.tasks(count, **shape)
+    examples = count * (len(drawn[0].support) + len(drawn[0].query))
+    bank: Any = None  # of the pool, where that embeds less
+    if hasattr(learner, "bank") and drawn[0].x is pool.x and examples >= len(pool.y):
+        bank = learner.bank(pool.x)
+
+    def predict(task: Task) -> Floats:
+        if bank is not None:
+            return np.asarray(bank.predict_proba(task))
+        scorer = adapt_learner(learner, task.support_x, task.support_y, classes=task.classes)
+        return np.asarray(scorer.predict_proba(task.query_x))
+
+    right = [predict(task).argmax(1) == task.query_y for task in drawn]
+    low, high = _interval(right)
+    return Accuracy(float(np.mean([task.mean() for task in right])), low, high, count)
+
+
+def _interval(right: Sequence[NDArray[np.bool_]]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean over tasks, from whether each query is right."""
+    from scipy.special import stdtrit
+
+    if len(right) == 1:
+        return 0.0, 1.0
+    shares = np.array([task.mean() for task in right])
+    error = float(shares.std(ddof=1) / np.sqrt(len(shares)))
+    half = float(stdtrit(len(shares) - 1, 0.975)) * error
+    queries = np.concatenate(right)
+    low, high = clopper_pearson_interval(queries.sum(), len(queries), confidence=0.95)
+    mean = float(shares.mean())
+    return max(0.0, min(float(low), mean - half)), min(1.0, max(float(high), mean + half))

@@ -1,13 +1,9 @@
-"""Synthetic tasks: families of score distributions whose true error is known in closed form.
-
-Whether a task satisfies a guarantee is therefore a number here, not an estimate. The tests use the
-families as oracles, and the demo as data.
-"""
+"""Synthetic tasks: families of score distributions whose true error is known in closed form."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy import special, stats
@@ -16,21 +12,9 @@ from metapac._common import Array, Seed
 from metapac.binomial import allowed_errors_in_task
 from metapac.guarantee import Guarantee
 
-if TYPE_CHECKING:
-    pass
-
 
 class Family(Protocol):
-    """A distribution over tasks; a task is a number, and an array of numbers is many tasks.
-
-    Examples
-    --------
-    >>> from metapac.fewshot import NormalFamily
-    >>> from metapac.fewshot.synthetic import Family
-    >>> family: Family = NormalFamily()
-    >>> family.draw_scores(family.draw_tasks(3, rng=0), 5, rng=1).shape
-    (3, 5)
-    """
+    """A distribution over tasks; a task is a number, and an array of numbers is many tasks."""
 
     def draw_tasks(self, count: int, rng: Seed = None) -> Array:
         """Return independent tasks.
@@ -45,7 +29,6 @@ class Family(Protocol):
         Returns
         -------
         ndarray, shape (count,)
-            The tasks.
         """
 
     def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
@@ -54,7 +37,6 @@ class Family(Protocol):
         Parameters
         ----------
         tasks : ndarray, shape (t,)
-            Tasks.
         examples : int
             Number of examples of each task.
         rng : int, numpy.random.Generator or None, optional
@@ -63,7 +45,6 @@ class Family(Protocol):
         Returns
         -------
         ndarray, shape (t, examples)
-            The scores.
         """
 
     def error(self, tasks: Array, threshold: float) -> Array:
@@ -72,14 +53,12 @@ class Family(Protocol):
         Parameters
         ----------
         tasks : ndarray, shape (t,)
-            Tasks.
         threshold : float
             Threshold of the prediction sets.
 
         Returns
         -------
         ndarray, shape (t,)
-            The miss rates.
         """
 
     def violation_rate(self, threshold: float, epsilon: float) -> float:
@@ -87,10 +66,8 @@ class Family(Protocol):
 
         Parameters
         ----------
-        threshold : float
-            Threshold of the prediction sets.
-        epsilon : float
-            Miss rate.
+        threshold, epsilon : float
+            Threshold of the prediction sets, and miss rate.
 
         Returns
         -------
@@ -111,10 +88,8 @@ class NormalFamily(Family):
     ----------
     classes : int, optional
         Number of labels.
-    signal : float, optional
-        Mean signal of a task; a task with a high signal is easy.
-    spread : float, optional
-        Standard deviation of the signal over tasks.
+    signal, spread : float, optional
+        Mean and standard deviation of the signal over tasks; a task with a high signal is easy.
 
     Examples
     --------
@@ -148,10 +123,7 @@ class NormalFamily(Family):
 
         Returns
         -------
-        scores : ndarray, shape (examples, classes)
-            The score of every label.
-        labels : ndarray of int, shape (examples,)
-            The true labels.
+        scores, labels : ndarray, shape (examples, classes) and (examples,)
         """
         generator = np.random.default_rng(rng)
         labels = generator.integers(self.classes, size=examples)
@@ -168,14 +140,12 @@ class NormalFamily(Family):
         Parameters
         ----------
         tasks : ndarray, shape (t,)
-            Tasks.
         threshold : float
             Threshold of the prediction sets.
 
         Returns
         -------
         ndarray, shape (t,)
-            The expected sizes.
         """
         others = (self.classes - 1) * special.ndtr(-threshold)
         return np.asarray(1 - self.error(tasks, threshold) + others)
@@ -184,41 +154,6 @@ class NormalFamily(Family):
         # Phi(threshold - signal) > epsilon where signal < threshold - Phi^-1(epsilon).
         lowest = threshold - special.ndtri(epsilon)
         return float(special.ndtr((lowest - self.signal) / self.spread))
-
-
-@dataclass(frozen=True)
-class TiedFamily(Family):
-    """Tasks whose scores lie on a grid, so that many are tied.
-
-    A task is a probability p, distributed as Beta(``a``, ``b``). A score is
-    Binomial(``levels``, p) / ``levels``.
-    """
-
-    levels: int = 10
-    a: float = 8.0
-    b: float = 2.0
-
-    def draw_tasks(self, count: int, rng: Seed = None) -> Array:
-        return np.random.default_rng(rng).beta(self.a, self.b, count)
-
-    def draw_scores(self, tasks: Array, examples: int, rng: Seed = None) -> Array:
-        p, shape = np.asarray(tasks)[:, None], (len(tasks), examples)
-        return np.random.default_rng(rng).binomial(self.levels, p, shape) / self.levels
-
-    def _below(self, threshold: float) -> int:
-        """Return the number of grid values below ``threshold``."""
-        return int(np.searchsorted(np.arange(self.levels + 1) / self.levels, threshold))
-
-    def error(self, tasks: Array, threshold: float) -> Array:
-        return np.asarray(stats.binom.cdf(self._below(threshold) - 1, self.levels, tasks))
-
-    def violation_rate(self, threshold: float, epsilon: float) -> float:
-        below = self._below(threshold)
-        if below == 0 or below > self.levels:
-            return float(below > 0)
-        # The error falls with p, and equals epsilon at this p.
-        border = special.betainccinv(below, self.levels - below + 1, epsilon)
-        return float(stats.beta.cdf(border, self.a, self.b))
 
 
 @dataclass(frozen=True)
@@ -231,19 +166,14 @@ class TwoPointFamily(Family):
 
     Parameters
     ----------
-    bad : float
-        Fraction of tasks with scores of 0.
-    miss : float
-        Probability of a score of 0 on such a task.
+    bad, miss : float
+        Fraction of tasks with scores of 0, and probability of such a score there.
 
     Examples
     --------
     >>> from metapac.fewshot import TwoPointFamily
-    >>> family = TwoPointFamily(bad=0.2, miss=0.3)
-    >>> family.violation_rate(threshold=1.0, epsilon=0.1)
+    >>> TwoPointFamily(bad=0.2, miss=0.3).violation_rate(threshold=1.0, epsilon=0.1)
     0.2
-    >>> family.violation_rate(threshold=0.0, epsilon=0.1)
-    0.0
     """
 
     bad: float
@@ -273,27 +203,21 @@ class TwoPointFamily(Family):
         ----------
         guarantee : Guarantee
             Levels of the guarantee.
-        tasks : int
-            Number of calibration tasks.
-        examples : int
-            Number of examples of each task.
+        tasks, examples : int
+            Number of calibration tasks, and of examples of each task.
 
         Returns
         -------
         float
             The probability, over the draw of the calibration tasks.
-
-        Notes
-        -----
-        The threshold is 1 if at some level the number of task thresholds of 0 is at most the rank.
-        The threshold of a task is 0 if it has more misses than the level allows. A higher level
-        allows more misses and has fewer such tasks: their counts form a Markov chain, each a
-        binomial thinning of the one before.
         """
+        # The threshold is 1 if at some level the number of task thresholds of 0 is at most the
+        # rank. The threshold of a task is 0 if it has more misses than the level allows. A higher
+        # level allows more misses and has fewer such tasks: their counts form a Markov chain, each
+        # a binomial thinning of the one before.
         rank_by_misses: dict[int, int] = {}  # misses that a task may have -> tasks of threshold 0
-        for level, rank in zip(
-            guarantee.levels, guarantee.allowed_low_thresholds(tasks), strict=True
-        ):
+        ranks = guarantee.allowed_low_thresholds(tasks)
+        for level, rank in zip(guarantee.levels, ranks, strict=True):
             misses = allowed_errors_in_task(examples, guarantee.miss_rate, level.alpha_within)
             if misses >= 0:  # otherwise every task threshold is -inf
                 rank_by_misses[misses] = max(rank, rank_by_misses.get(misses, -1))

@@ -1,49 +1,72 @@
-"""Few-shot tasks: a support set to adapt to, and queries to score."""
+"""Few-shot tasks: a support set to adapt to, queries to score, and the examples they refer to."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
-from typing import Any, overload
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
-from metapac._common import Array, Counts, as_whole_number, brief, listed, on_host
-from metapac.errors import InvalidInput, keyword
+from metapac import _common, artefact
+from metapac._common import Array, Counts, PathLike, Progress, Seed, as_whole_number, on_host, warn
+from metapac.errors import InvalidInput
 from metapac.inputs import kind_of
+
+Choice = int | Sequence[int]  # of ways, shots or queries
+Ids = ArrayLike | Iterable[object]
+
+
+def spawn_seed(rng: Seed) -> np.random.SeedSequence:
+    """Return the seed of a new random sequence."""
+    (generator,) = np.random.default_rng(rng).spawn(1)
+    return cast(np.random.SeedSequence, generator.bit_generator.seed_seq)
+
+
+def spawn_rng(seed: np.random.SeedSequence, i: int) -> np.random.Generator:
+    """Return the random generator of item ``i`` of a sequence, as ``seed.spawn`` numbers them."""
+    key = (*seed.spawn_key, i)
+    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
+
+
+def spawn_rngs(seed: np.random.SeedSequence, count: int) -> list[np.random.Generator]:
+    """Return the generators of the first items, three times as fast by hashing all keys at once."""
+    entropy, key = seed.entropy, seed.spawn_key
+    if not isinstance(entropy, int):  # a sequence of integers
+        return [spawn_rng(seed, i) for i in range(count)]
+    size = max(4, -(-entropy.bit_length() // 32))
+    words = np.empty((count, size + len(key) + 1), np.uint32)
+    words[:, :size] = np.frombuffer(entropy.to_bytes(4 * size, "little"), "<u4")
+    words[:, size:-1], words[:, -1] = key, np.arange(count)
+    return [np.random.Generator(np.random.PCG64(np.random.SeedSequence(row))) for row in words]
+
+
+def count_noun(some: int | Sized, noun: str, plural: str | None = None) -> str:
+    """Return how many there are, such as "1 task" or "3 classes"."""
+    number = some if isinstance(some, int) else len(some)
+    ending = plural or ("es" if noun.endswith("s") else "s")
+    return f"{number} {noun}{ending * (number != 1)}"
 
 
 def as_examples(name: str, x: Any) -> Any:
-    """Return ``x`` as it is if it can be indexed by position, or as a NumPy array."""
-    _check_not_dataset(name, x)
+    """Return ``x``, or a NumPy array of it; refuse objects that give examples one by one."""
+    modules = ("torch.utils.data", "datasets.")
+    of_library = any(cls.__module__.startswith(modules) for cls in type(x).__mro__)
+    is_array = hasattr(x, "shape") or hasattr(x, "__array__")
+    is_rows = isinstance(x, Sequence | Mapping) or not hasattr(x, "__getitem__")
+    if of_library or not (is_array or is_rows):
+        data = "data" if hasattr(x, "__getitem__") else "data.dataset"
+        rule = f"{name} must be an array, got a {type(x).__name__}, which gives examples one by one"
+        raise InvalidInput(f"{rule}. Pass LazyArray.from_dataset({data}).")
     array = x if hasattr(x, "shape") and not hasattr(x, "iloc") else np.asarray(x)
     if not len(array.shape):
         raise InvalidInput(f"{name} must hold one row for each example, got {x!r}.")
     return array
-
-
-def as_positions(name: str, values: ArrayLike, x: Any) -> Counts:
-    """Return ``values`` as int64 positions of rows of ``x``."""
-    array = _flat(name, values)
-    if len(array) and array.dtype.kind not in "iu":
-        raise InvalidInput(
-            f"{name} must hold positions in x, got {array.dtype}. "
-            "Turn a mask into positions with np.flatnonzero(mask)."
-        )
-    if len(array) and not 0 <= array.min() <= array.max() < x.shape[0]:
-        raise InvalidInput(
-            f"{name} must hold positions from 0 to {x.shape[0] - 1}, the rows of x, got "
-            f"{array.min()} to {array.max()}."
-        )
-    if len(np.unique(array)) < len(array):
-        raise InvalidInput(
-            f"{name} must hold each position once: an example counts only once. "
-            "Drop the repeats with np.unique."
-        )
-    return array.astype(np.int64, copy=False)
 
 
 def as_labels(name: str, values: ArrayLike) -> Counts:
@@ -52,11 +75,8 @@ def as_labels(name: str, values: ArrayLike) -> Counts:
     if array.dtype == object:  # integers in a column of objects, as pandas may hold them
         array = np.asarray(array.tolist())
     if len(array) and (array.dtype.kind not in "iub" or array.min() < 0):
-        got = f"{array.min()}" if array.dtype.kind == "i" else f"{array.dtype}"
-        raise InvalidInput(
-            f"{name} must hold labels 0, 1, ..., got {got}. Number them once, the same way in "
-            "all pools, for example with np.unique(y, return_inverse=True)[1]."
-        )
+        got = array.min() if array.dtype.kind == "i" else array.dtype
+        raise InvalidInput(f"{name} must hold labels 0, 1, ..., alike in all pools, got {got}.")
     return array.astype(np.int64, copy=False)
 
 
@@ -66,241 +86,208 @@ def as_class_count(name: str, labels: Counts, classes: int | None) -> int:
     if classes is None:
         return minimum
     if as_whole_number("classes", classes) < minimum:
-        raise InvalidInput(
-            f"{name} must hold labels below {keyword('classes', classes)}, got {minimum - 1}. Pass "
-            f"{keyword('classes', minimum)} or more."
-        )
+        raise InvalidInput(f"{name} must hold labels below classes={classes}, got {minimum - 1}.")
     return int(classes)
 
 
-def check_no_gap(name: str, labels: Counts) -> None:
-    """Raise if a label below the largest one does not occur: labels may not count from 0."""
-    total = int(labels.max()) + 1 if len(labels) else 0
-    absent = np.setdiff1d(np.arange(total), labels)
-    if len(absent):
-        raise InvalidInput(
-            f"{name} must hold every label from 0 to {total - 1}, but {absent[0]} does not occur. "
-            f"Number labels from 0, or pass {keyword('classes', total)} if that label has no "
-            "example."
-        )
-
-
-def as_ids(name: str, values: ArrayLike | Iterable[object]) -> Array:
+def as_ids(name: str, values: Ids) -> Array:
     """Return the class or group of each example as a one-dimensional array that NumPy can sort."""
-    array = _flat(name, _as_objects(values))
+    is_array = isinstance(values, str) or hasattr(values, "shape")
+    if isinstance(values, Iterable) and not is_array:
+        values = np.fromiter(values, object)  # NumPy would turn [1, "a"] into two strings
+    array = _flat(name, values)
     if array.dtype.kind in "iuU" and len(array):
         return array
-    kinds: dict[str, object] = {}
-    for value in array.tolist():
-        kinds.setdefault(kind_of(value), value)
+    kinds = {kind_of(value): value for value in reversed(array.tolist())}
     if not kinds:
         raise InvalidInput(f"{name} is empty; pass at least one example.")
     if kinds.keys() not in ({"str"}, {"int"}):
-        got = " and ".join(f"{kind} ({value!r})" for kind, value in kinds.items())
-        raise InvalidInput(
-            f"{name} must be all strings or all integers, got {got}. Drop examples where it is "
-            f"missing and convert the rest, for example with [str(value) for value in {name}]."
-        )
+        got = " and ".join(f"{kind} ({value!r})" for kind, value in reversed(kinds.items()))
+        raise InvalidInput(f"{name} must be all strings or all integers, got {got}.")
     return array.astype(np.str_ if "str" in kinds else np.int64)
-
-
-def check_same_rows(name: str, array: Any, other: str, reference: Any) -> None:
-    """Raise if two arrays differ in length."""
-    if array.shape[0] != reference.shape[0]:
-        raise InvalidInput(
-            f"{name} and {other} must have the same length, got {array.shape[0]} and "
-            f"{reference.shape[0]}. Pass one of each for every example."
-        )
-
-
-def check_transform_sampler(value: Any) -> None:
-    """Raise unless ``value`` is callable or None."""
-    if value is not None and not callable(value):
-        raise InvalidInput(
-            "transform must be a function that draws a transform from a random generator, got "
-            f"{value!r}. Leave it out if tasks differ by their classes alone."
-        )
-
-
-def check_transform(value: Any) -> None:
-    """Raise unless what a sampler of transforms returned is a function."""
-    if not callable(value):
-        raise InvalidInput(
-            "transform must return a function of examples and a random generator, got "
-            f"{brief(value)}. Pass lambda rng: change, where change(x, rng) returns the "
-            "changed examples."
-        )
-
-
-def check_transformed(name: str, transformed: Any, x: Any) -> None:
-    """Raise if a transform has changed the number of examples."""
-    if len(transformed) != len(x):
-        raise InvalidInput(
-            f"transform {name!r} must return as many examples as it is given, got "
-            f"{len(transformed)} for {len(x)}."
-        )
-
-
-def check_disjoint(support: Counts, query: Counts) -> None:
-    """Raise if an example is in both the support set and the query set."""
-    shared = support[np.isin(support, query)]
-    if len(shared):
-        raise InvalidInput(
-            f"support and query must not share examples, got position {shared[0]} in both. "
-            "Score only examples that the learner was not adapted to."
-        )
-
-
-def check_sizes(
-    unit: str, names: Sequence[Any], positions: Sequence[Counts], needed: str, minimum: int
-) -> None:
-    """Raise if a class or group has fewer than ``minimum`` examples."""
-    too_small = [
-        f"{name!r} with {len(members)}"
-        for name, members in zip(names, positions, strict=True)
-        if len(members) < minimum
-    ]
-    if too_small:
-        raise InvalidInput(
-            f"each {unit} must have at least {needed} = {minimum} examples, got "
-            f"{listed(too_small)}. Lower shots or queries, or leave out each {unit} that is too "
-            "small.",
-            parameter=("shots", "queries"),
-        )
-
-
-def check_ways(ways: int, names: Sequence[Any]) -> None:
-    """Raise if a pool has fewer classes than a task needs."""
-    if ways > len(names):
-        raise InvalidInput(
-            f"ways must be at most {len(names)}, the number of classes in the pool, got {ways}.",
-            parameter="ways",
-        )
-
-
-def check_domains(ways: int, names: Sequence[Any], classes: Sequence[Sequence[Any]]) -> None:
-    """Raise if a domain has fewer classes than a task needs."""
-    too_small = [
-        f"{name!r} with {len(inside)}"
-        for name, inside in zip(names, classes, strict=True)
-        if len(inside) < ways
-    ]
-    if too_small:
-        raise InvalidInput(
-            f"each domain must have at least ways = {ways} classes, got {listed(too_small)}. Lower "
-            "ways, or leave out each domain that is too small.",
-            parameter="ways",
-        )
-
-
-def check_joint_names(distinct: int, classes: int) -> None:
-    """Raise if two classes have the same name once that of their domain is put before it."""
-    if distinct < classes:
-        raise InvalidInput(
-            f"domains and classes must have distinct names when joined as 'domain/class', got "
-            f"{distinct} names for {classes} classes. Rename those that contain a slash."
-        )
-
-
-def check_class_names(class_names: Sequence[Any] | None, classes: int) -> None:
-    """Raise unless there is one name for each label, or none at all."""
-    if class_names is not None and len(class_names) != classes:
-        raise InvalidInput(
-            f"class_names must have one name for each of {classes} labels, got {len(class_names)}."
-        )
-
-
-def check_unshared(unit: str, first: str, second: str, shared: Sequence[Any]) -> None:
-    """Raise if two pools share a class or group."""
-    if shared:
-        raise InvalidInput(
-            f"{first} and {second} must not share a {unit}, got "
-            f"{listed([*map(repr, shared)])} in both. Leave it out of one of them; if "
-            "it is not the same one in both, give them different names."
-        )
-
-
-def check_same_classes(first: str, classes: int, second: str, others: int) -> None:
-    """Raise if two pools of groups differ in their number of labels."""
-    if classes != others:
-        raise InvalidInput(
-            f"{first} and {second} must have the same labels, got {classes} and {others} classes. "
-            f"Pass {keyword('classes', max(classes, others))} to both pools."
-        )
-
-
-def check_pool_sizes(unit: str, parts: dict[str, int], available: int) -> None:
-    """Raise if the pools together need more classes or groups than there are, or none."""
-    total = sum(parts.values())
-    if total > available or not total:
-        terms = " + ".join(f"{name}={count}" for name, count in parts.items())
-        raise InvalidInput(
-            f"the pools must together hold from 1 to {available} {unit}, as many as there are, "
-            f"got {terms} = {total}."
-        )
-
-
-def check_pool_of_task(task: Task, x: Any, rows: int) -> None:
-    """Raise if a task holds positions in other data, or has no support examples."""
-    if (x is not None and task.x is not x) or len(task.x) != rows:
-        raise InvalidInput(
-            f"task {task.name!r} belongs to another pool than these embeddings. "
-            "Embed its pool with learner.bank(pool.x)."
-        )
-    if not len(task.support):
-        raise InvalidInput(f"task {task.name!r} has no support examples. Draw it with shots >= 1.")
-
-
-def check_one_support_size(tasks: Sequence[Task]) -> None:
-    """Raise unless all tasks have equally many support examples."""
-    sizes = sorted({len(task.support) for task in tasks})
-    if len(sizes) != 1:
-        got = f"sizes {sizes[0]} and {sizes[1]}" if sizes else "no task"
-        raise InvalidInput(
-            f"tasks must have support sets of one size, got {got}. "
-            "Pass the tasks of each size in a separate call."
-        )
-
-
-def _check_not_dataset(name: str, x: Any) -> None:
-    """Raise for an object that gives examples one by one, which NumPy would read whole or not."""
-    of_library = any(
-        cls.__module__.startswith(("torch.utils.data", "datasets.")) for cls in type(x).__mro__
-    )
-    is_array = hasattr(x, "shape") or hasattr(x, "__array__")
-    is_rows = isinstance(x, Sequence | Mapping) or not hasattr(x, "__getitem__")
-    if not of_library and (is_array or is_rows):
-        return
-    inner = "" if hasattr(x, "__getitem__") else ".dataset"
-    raise InvalidInput(
-        f"{name} must be an array, got a {type(x).__name__}, which gives examples one by one. Pass "
-        f"LazyArray.from_dataset(data{inner}), with data for the {type(x).__name__}; it is in "
-        "metapac.fewshot and reads rows when tasks need them."
-    )
 
 
 def _flat(name: str, values: Any) -> Array:
     array = np.asarray(on_host(values))
     if array.ndim != 1:
-        raise InvalidInput(
-            f"{name} must be one-dimensional, one value for each example, got shape {array.shape}."
-        )
+        raise InvalidInput(f"{name} must hold one value for each example, got shape {array.shape}.")
     return array
 
 
-def _as_objects(values: Any) -> Any:
-    # NumPy turns [1, "a"] into two strings; an array of objects keeps both types.
-    if hasattr(values, "__array__") or isinstance(values, str) or not isinstance(values, Iterable):
-        return values
-    return np.fromiter(values, object)
+_BLOCK = 256  # rows read at a time when all are wanted
+_Reader = Callable[[Counts], Any]  # of the rows at some positions
+
+
+class LazyArray:
+    """Examples that are read when they are indexed, for data larger than memory.
+
+    It takes the place of a NumPy array: ``x[positions]`` reads each row asked for once, and keeps
+    nothing.
+
+    Parameters
+    ----------
+    read : callable
+        Called as ``read(positions)`` with distinct positions, ascending; returns their rows. It
+        must return the same row each time.
+    shape : tuple of int
+        Shape of the whole array, the number of examples first.
+    dtype : dtype_like
+        Type of the numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.fewshot import LazyArray
+    >>> x = LazyArray(lambda rows: np.outer(rows, [1.0, 10.0]), shape=(6, 2), dtype=float)
+    >>> x[[4, 1]].tolist()
+    [[4.0, 40.0], [1.0, 10.0]]
+    """
+
+    def __init__(self, read: _Reader, *, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._read = read
+        self.shape = tuple(as_whole_number("shape", size, minimum=0) for size in shape)
+        self.dtype = np.dtype(dtype)
+
+    @classmethod
+    def from_dataset(cls, dataset: Any, *, item: Any = None) -> LazyArray:
+        """Return the examples of a map-style dataset, such as a torch ``Dataset``.
+
+        Parameters
+        ----------
+        dataset : object
+            Dataset with ``len(dataset)`` and ``dataset[i]``. All examples must have the same shape.
+        item : int, str or None, optional
+            Key of the example in an entry, such as "image" in a dict; by default the first item of
+            a tuple, or else the entry itself.
+
+        Returns
+        -------
+        LazyArray
+            The examples; only the first one has been read.
+
+        Warns
+        -----
+        UserWarning
+            If the first example is not the same when it is read again, as with random crops.
+        """
+        first = _as_example(dataset, item, 0)
+        if not np.array_equal(first, _as_example(dataset, item, 0)):
+            rule = "dataset[0] is not the same when it is read again, and scores then differ too"
+            warn(f"{rule}: take random transforms out of a dataset that is not for training.")
+        read = partial(_read_entries, dataset, item)
+        return cls(read, shape=(len(dataset), *first.shape), dtype=first.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<LazyArray of shape {self.shape}, {self.dtype}, read when indexed>"
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all rows would take in memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __getitem__(self, index: Any) -> Array:
+        """Return rows: of a position, a slice, positions of any shape, or a mask."""
+        positions = self._positions(index)
+        distinct, place = np.unique(positions, return_inverse=True)
+        rows = self._rows(distinct) if distinct.size else np.empty((0, *self.shape[1:]), self.dtype)
+        return rows[place.reshape(positions.shape)]
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """Return all rows; they have to fit in memory."""
+        if copy is False:
+            raise ValueError("a LazyArray can only be converted by reading a copy of its rows.")
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+    def select(self, positions: Any) -> LazyArray:
+        """Return some of the rows, without reading them.
+
+        Parameters
+        ----------
+        positions : array_like of int, shape (m,)
+            Positions of the rows, in the order wanted.
+
+        Returns
+        -------
+        LazyArray
+        """
+        chosen = self._positions(positions)
+        read = partial(_read_chosen, self, chosen)
+        return LazyArray(read, shape=(len(chosen), *self.shape[1:]), dtype=self.dtype)
+
+    def save(self, path: PathLike, *, progress: Progress | None = None) -> Array:
+        """Write all rows to a ``.npy`` file, block by block, and return it memory-mapped.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write. It is replaced atomically.
+        progress : callable, optional
+            Called as ``progress(stage, done, total)`` with the number of rows written.
+
+        Returns
+        -------
+        numpy.memmap
+            The rows, read-only.
+        """
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+        with artefact.replacing(path, binary=True) as file:
+            np.lib.format.write_array_header_2_0(file, header)
+            for start in range(0, len(self), _BLOCK):
+                file.write(np.ascontiguousarray(self[start : start + _BLOCK]).data)
+                if progress is not None:
+                    progress("writing rows", min(start + _BLOCK, len(self)), len(self))
+        return np.asanyarray(np.load(path, mmap_mode="r"))
+
+    def _positions(self, index: Any) -> Counts:
+        """Return an index as positions from 0; NumPy refuses what is not one."""
+        index = index if isinstance(index, slice) else np.asarray(on_host(index))
+        if getattr(index, "size", 1) == 0 and index.dtype != bool:
+            index = index.astype(np.int64)  # an empty list is one of floats
+        return np.asarray(np.arange(len(self))[index])
+
+    def _rows(self, positions: Counts) -> Array:
+        """Return the rows that ``read`` gives, after checking their shape and type."""
+        rows = np.asarray(on_host(self._read(positions)))
+        shape = (len(positions), *self.shape[1:])
+        if rows.shape != shape or rows.dtype != self.dtype:
+            got = f"got {rows.shape} of {rows.dtype}"
+            raise InvalidInput(f"read must return shape {shape} of {self.dtype}, {got}.")
+        return rows
+
+
+def _as_example(dataset: Any, item: Any, i: int) -> Array:
+    """Return one example as an array of numbers."""
+    entry = dataset[i]
+    if item is not None or (isinstance(entry, tuple | list) and len(entry)):
+        entry = entry[0 if item is None else item]
+    array = np.asarray(on_host(entry))
+    if array.dtype.kind not in "biuf":
+        text = f"dataset[{i}] must be an array of numbers, or its item, got {type(entry).__name__}."
+        raise InvalidInput(text, parameter="item")
+    return array
+
+
+def _read_chosen(x: LazyArray, chosen: Counts, positions: Counts) -> Array:
+    return x[chosen[positions]]
+
+
+def _read_entries(dataset: Any, item: Any, positions: Counts) -> Array:
+    return np.stack([_as_example(dataset, item, i) for i in positions.tolist()])
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """Support and query examples of one task, as positions in the data of its pool.
 
-    The data are shared by all tasks of a pool and are never copied. No example is in both the
-    support set and the query set.
+    The data are shared by all tasks of a pool. No example is in both support set and query set.
 
     Parameters
     ----------
@@ -308,38 +295,24 @@ class Task:
         Name of the task.
     x : array_like, shape (n, ...)
         Data of the whole pool: a NumPy array, a memory-mapped array or a torch tensor.
-    support : ndarray of int
-        Positions in ``x`` of the support examples.
-    support_y : ndarray of int
-        Labels of the support examples, from 0 to ``classes - 1``. Some labels may be absent.
-    query : ndarray of int
-        Positions in ``x`` of the query examples.
-    query_y : ndarray of int
-        Labels of the query examples.
+    support, support_y, query, query_y : ndarray of int
+        Positions in ``x`` of the support examples and of the query examples, and their labels, from
+        0 to ``classes - 1``. Some labels may be absent.
     classes : int
         Number of labels.
     columns : sequence, optional
         Names of the columns of ``x``. Support and query examples are then pandas frames.
     class_names : sequence, optional
-        Class of each label, such as ("cat", "owl"): what label 0 means in this task, what 1 means.
+        Class of each label, such as ("cat", "owl").
     domain : str or int, optional
-        Domain that the classes come from, such as an alphabet. Tasks of one domain depend on each
-        other: calibrate with ``clusters``.
-
-    Raises
-    ------
-    InvalidInput
-        If positions repeat, overlap or lie outside ``x``, or if a label is out of range.
+        Domain of the classes, such as an alphabet. Tasks of one domain depend on each other:
+        calibrate with ``clusters``.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from metapac.fewshot import Task
-    >>> x = np.array([[0.0], [1.0], [0.1], [0.9]])
-    >>> task = Task("ohio", x, support=[0, 1], support_y=[0, 1], query=[2, 3], query_y=[0, 1],
-    ...             classes=2)
-    >>> task.query_x.ravel().tolist()
-    [0.1, 0.9]
+    >>> Task.from_arrays([[0.0], [1.0]], [0, 1], [[0.2]], [0], name="ohio")
+    Task(name='ohio', classes=2)
     """
 
     name: str | int
@@ -355,14 +328,17 @@ class Task:
 
     def __post_init__(self) -> None:
         for part in ("support", "query"):
-            positions = as_positions(part, getattr(self, part), self.x)
+            positions = _as_positions(part, getattr(self, part), self.x)
             labels = as_labels(f"{part}_y", getattr(self, f"{part}_y"))
-            check_same_rows(f"{part}_y", labels, part, positions)
+            _common.check_same_length(f"{part}_y", labels, part, positions)
             as_class_count(f"{part}_y", labels, self.classes)
             object.__setattr__(self, part, positions)
             object.__setattr__(self, f"{part}_y", labels)
-        check_disjoint(self.support, self.query)
-        check_class_names(self.class_names, self.classes)
+        if len(shared := np.intersect1d(self.support, self.query)):
+            raise InvalidInput(f"support and query must not have position {shared[0]} in both.")
+        named = self.classes if self.class_names is None else len(self.class_names)
+        if named != self.classes:
+            raise InvalidInput(f"class_names must name {self.classes} labels, got {named}.")
 
     @classmethod
     def unchecked(cls, **fields: Any) -> Task:
@@ -371,12 +347,11 @@ class Task:
         Parameters
         ----------
         **fields : object
-            Every field of `Task`.
+            Fields of `Task`.
 
         Returns
         -------
         Task
-            The task.
         """
         task = object.__new__(cls)
         task.__dict__.update(fields)
@@ -426,14 +401,8 @@ class Task:
 
         Parameters
         ----------
-        support_x : array_like, shape (s, ...)
-            Support examples.
-        support_y : array_like of int, shape (s,)
-            Labels of the support examples, from 0.
-        query_x : array_like, shape (q, ...)
-            Query examples.
-        query_y : array_like of int, shape (q,)
-            Labels of the query examples.
+        support_x, support_y, query_x, query_y : array_like
+            Support examples and their labels, from 0; query examples and their labels.
         name : str or int
             Name of the task. Tasks that are scored together need distinct names.
         classes : int, optional
@@ -443,36 +412,33 @@ class Task:
         -------
         Task
             The task, with a copy of the examples.
-
-        Raises
-        ------
-        InvalidInput
-            If lengths differ, or if a label is out of range or, without ``classes``, skipped.
-
-        Examples
-        --------
-        >>> from metapac.fewshot import Task
-        >>> Task.from_arrays([[0.0], [1.0]], [0, 1], [[0.2]], [0], name="ohio")
-        Task(name='ohio', classes=2)
         """
-        support_x = as_examples("support_x", support_x)
-        query_x = as_examples("query_x", query_x)
-        ys = as_labels("support_y", support_y), as_labels("query_y", query_y)
-        check_same_rows("support_y", ys[0], "support_x", support_x)
-        check_same_rows("query_y", ys[1], "query_x", query_x)
+        parts, ys = [], []
+        for part, x, y in (("support", support_x, support_y), ("query", query_x, query_y)):
+            parts.append(as_examples(f"{part}_x", x))
+            ys.append(as_labels(f"{part}_y", y))
+            _common.check_same_length(f"{part}_y", ys[-1], f"{part}_x", parts[-1])
         labels = np.concatenate(ys)
-        if classes is None:
-            check_no_gap("support_y and query_y", labels)
-        border, end = len(ys[0]), len(labels)
-        return cls(
-            name,
-            x=_concatenate(support_x, query_x),
-            support=np.arange(border),
-            support_y=ys[0],
-            query=np.arange(border, end),
-            query_y=ys[1],
-            classes=as_class_count("support_y or query_y", labels, classes),
-        )
+        total = as_class_count("support_y or query_y", labels, classes)
+        absent = np.setdiff1d(np.arange(total), labels)
+        if classes is None and len(absent):
+            text = f"support_y and query_y must hold every label from 0 to {total - 1}"
+            raise InvalidInput(f"{text}, but {absent[0]} is absent. Pass classes={total}.")
+        support, query = np.split(np.arange(len(labels)), [len(ys[0])])
+        return cls(name, _concatenate(*parts), support, ys[0], query, ys[1], total)
+
+
+def _as_positions(name: str, values: ArrayLike, x: Any) -> Counts:
+    """Return ``values`` as int64 positions of rows of ``x``, each there once."""
+    array, rows = _flat(name, values), x.shape[0]
+    if len(array) and array.dtype.kind not in "iu":
+        raise InvalidInput(f"{name} must hold positions in x, got {array.dtype}.")
+    if len(array) and not 0 <= array.min() <= array.max() < rows:
+        got = f"{array.min()} to {array.max()}"
+        raise InvalidInput(f"{name} must hold positions of rows of x, 0 to {rows - 1}, got {got}.")
+    if len(np.unique(array)) < len(array):
+        raise InvalidInput(f"{name} must hold each position once: an example counts only once.")
+    return array.astype(np.int64, copy=False)
 
 
 def _concatenate(first: Any, second: Any) -> Any:
@@ -485,10 +451,7 @@ def _concatenate(first: Any, second: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskBatch(Sequence[Task]):
-    """Tasks with equally many examples: a row of positions and one of labels for each.
-
-    As a sequence it holds the tasks themselves, each made when it is accessed.
-    """
+    """Tasks with equally many examples, as arrays; a sequence of tasks, made when accessed."""
 
     names: Sequence[str | int]
     x: Any
@@ -498,26 +461,20 @@ class TaskBatch(Sequence[Task]):
     query_y: Counts
     classes: int
     class_names: Array | None = None
+    domain: str | int | None = None
 
     def __len__(self) -> int:
         return len(self.support)
 
-    @overload
-    def __getitem__(self, i: int) -> Task: ...
-    @overload
-    def __getitem__(self, i: slice) -> TaskBatch: ...
-    def __getitem__(self, i: int | slice) -> Task | TaskBatch:
+    def __getitem__(self, i: Any) -> Any:
         own = None if self.class_names is None else self.class_names[i]
         rows = {name: getattr(self, name)[i] for name in _ROWS}
         if isinstance(i, slice):
-            return TaskBatch(self.names[i], self.x, **rows, classes=self.classes, class_names=own)
-        return Task.unchecked(
-            name=self.names[i],
-            x=self.x,
-            **{name: row.copy() for name, row in rows.items()},  # labels may be one read-only row
-            classes=self.classes,
-            class_names=None if own is None else tuple(own),
-        )
+            return replace(self, names=self.names[i], class_names=own, **rows)
+        fields = {"name": self.names[i], "x": self.x, "classes": self.classes}
+        fields |= {"class_names": None if own is None else tuple(own), "domain": self.domain}
+        fields |= {name: row.copy() for name, row in rows.items()}  # some may be read-only
+        return Task.unchecked(**fields)
 
     def split(self, size: int) -> Iterator[TaskBatch]:
         """Yield the tasks in batches of at most ``size``."""
@@ -530,12 +487,11 @@ _ROWS = ("support", "support_y", "query", "query_y")
 def batches(
     tasks: Iterable[Task], check: Callable[[Task], object], *, query: str = "query"
 ) -> Iterator[TaskBatch]:
-    """Yield consecutive tasks of one shape, in order."""
+    """Yield consecutive tasks of one shape, in order; with ``query="support"`` as their queries."""
     if isinstance(tasks, TaskBatch):
         for task in tasks[:1]:
             check(task)
-        again = replace(tasks, query=tasks.support, query_y=tasks.support_y)
-        if len(tasks):
+            again = replace(tasks, query=tasks.support, query_y=tasks.support_y)
             yield tasks if query == "query" else again
         return
 
@@ -543,21 +499,12 @@ def batches(
         check(task)
         return len(task.support), len(getattr(task, query)), task.classes
 
+    sources = ("support", "support_y", query, f"{query}_y")
     for (_, _, classes), group in groupby(tasks, shape):
         same = list(group)
-        yield TaskBatch(
-            names=[task.name for task in same],
-            x=same[0].x,
-            support=_stack(same, "support"),
-            support_y=_stack(same, "support_y"),
-            query=_stack(same, query),
-            query_y=_stack(same, f"{query}_y"),
-            classes=classes,
-        )
-
-
-def _stack(tasks: Sequence[Task], name: str) -> Counts:
-    return np.stack([getattr(task, name) for task in tasks])
+        stacks = (np.stack([getattr(task, source) for task in same]) for source in sources)
+        rows: dict[str, Any] = dict(zip(_ROWS, stacks, strict=True))
+        yield TaskBatch([task.name for task in same], same[0].x, **rows, classes=classes)
 
 
 def query_sizes(tasks: Sequence[Task]) -> Counts:
@@ -567,24 +514,35 @@ def query_sizes(tasks: Sequence[Task]) -> Counts:
     return np.array([len(task.query) for task in tasks])
 
 
+def check_pool_of_task(task: Task, x: Any, rows: int) -> None:
+    """Raise if a task holds positions in other data, or has no support examples."""
+    if (x is not None and task.x is not x) or len(task.x) != rows:
+        text = f"task {task.name!r} is of another pool than these embeddings."
+        raise InvalidInput(f"{text} Embed its pool with learner.bank(pool.x).")
+    if not len(task.support):
+        raise InvalidInput(f"task {task.name!r} has no support examples. Draw it with shots >= 1.")
+
+
+def check_one_support_size(tasks: Sequence[Task]) -> None:
+    """Raise unless all tasks have equally many support examples."""
+    sizes = sorted({len(task.support) for task in tasks})
+    if len(sizes) != 1:
+        raise InvalidInput(f"tasks must have support sets of one size, got sizes {sizes[:2]}.")
+
+
 @dataclass(frozen=True)
 class ClassReuse:
     """How often tasks use the same classes.
 
-    Tasks drawn from a pool are independent given its classes. A guarantee calibrated on them is for
-    new tasks of *these* classes. For tasks of new classes, the sample size is at most the number of
-    classes, and a few classes do not support a small ``delta``, however many tasks are drawn.
+    A guarantee calibrated on tasks of a pool is for new tasks of *these* classes. For new classes,
+    the sample size is at most the number of classes, however many tasks are drawn.
 
     Attributes
     ----------
-    tasks : int
-        Number of tasks.
-    classes : int
-        Number of distinct classes in them.
-    per_class : float
-        Number of tasks that a class is in, on average.
-    shared : float
-        Number of classes that two of the tasks share, on average.
+    tasks, classes : int
+        Number of tasks, and of distinct classes in them.
+    per_class, shared : float
+        Number of tasks that a class is in, and of classes that two tasks share, on average.
     """
 
     tasks: int
@@ -624,32 +582,20 @@ def class_reuse(tasks: Iterable[Task]) -> ClassReuse:
     Returns
     -------
     ClassReuse
-        The counts.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no task, or one does not name its classes.
 
     Examples
     --------
     >>> import numpy as np
     >>> from metapac.fewshot import ClassPool, class_reuse
     >>> pool = ClassPool(np.arange(160.0), np.arange(160) % 16)
-    >>> reuse = class_reuse(pool.tasks(500, ways=5, shots=1, queries=4, rng=0))
-    >>> reuse.per_class, round(reuse.shared, 1)
-    (156.25, 1.6)
-    >>> reuse.describe()[:80]
-    '500 tasks from 16 classes: a class is in 156 tasks on average, and two tasks sha'
+    >>> class_reuse(pool.tasks(500, ways=5, shots=1, queries=4, rng=0)).per_class
+    156.25
     """
     uses: Counter[object] = Counter()
     count = 0
     for task in tasks:
         if task.class_names is None:
-            raise InvalidInput(
-                f"task {task.name!r} does not name its classes, so that their reuse cannot be "
-                "counted. Pass class_names to Task, or draw the tasks from a ClassPool."
-            )
+            raise InvalidInput(f"task {task.name!r} must name its classes, as class_names.")
         uses.update((task.domain, name) for name in task.class_names)
         count += 1
     if not count:

@@ -22,17 +22,9 @@ _CHECKSUM = "tensors_sha256"
 
 
 def write_tensors(
-    path: PathLike,
-    tensors: Mapping[str, Any],
-    body: Mapping[str, Any],
-    kind: Format,
-    *,
-    framework: str = "numpy",
+    path: PathLike, tensors: Any, body: Mapping[str, Any], kind: Format, framework: str = "numpy"
 ) -> None:
-    """Write tensors with a document in their metadata, replacing ``path`` atomically.
-
-    ``tensors`` are dense arrays of ``framework``, "numpy" or "torch".
-    """
+    """Write NumPy or torch arrays with a document in their metadata, atomically."""
     header, data = _split(_safetensors(framework, kind).save(dict(tensors)))
     document = artefact.sign({**body, _CHECKSUM: _checksum(header, data)}, kind)
     # A single metadata key: safetensors does not preserve the order of several, and the same
@@ -40,13 +32,12 @@ def write_tensors(
     packed = json.dumps({_METADATA: {_KEY: json.dumps(document)}, **header}).encode()
     packed += b" " * (-len(packed) % 8)  # tensor data start at a multiple of 8 bytes
     with artefact.replacing(path, binary=True) as file:
-        file.write(len(packed).to_bytes(8, "little"))
-        file.write(packed)
+        file.write(len(packed).to_bytes(8, "little") + packed)
         file.write(data)
 
 
 def read_tensors(
-    path: PathLike, kind: Format, *, framework: str = "numpy"
+    path: PathLike, kind: Format, framework: str = "numpy"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the document of a tensor file and its tensors, or raise ``BadArtefact``."""
     module = _safetensors(framework, kind)
@@ -55,9 +46,9 @@ def read_tensors(
         header, data = _split(content)
         document = artefact.parse(header.pop(_METADATA)[_KEY])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        text = f"{path} is not a {kind.name} file, or is truncated"
         raise BadArtefact(
-            f"{path} is not a {kind.name} file, or is truncated. Pass a file written by "
-            f"{kind.written_by}. {kind.remedy}"
+            f"{text}. Pass one written by {kind.written_by}. {kind.remedy}"
         ) from error
     # Only the oldest files have neither checksum; a file that has lost just one is damaged.
     old = isinstance(document, dict) and not {"checksum", _CHECKSUM} & document.keys()
@@ -76,10 +67,8 @@ def data_checksum(*arrays: ArrayLike) -> str:
     digest = hashlib.sha256()
     for array in map(np.ascontiguousarray, arrays):
         if array.dtype.hasobject:  # their bytes are addresses, different in every process
-            raise InvalidInput(
-                f"arrays must hold numbers or text, got {array.dtype}. Convert it, for example "
-                "with .astype(str)."
-            )
+            text = f"arrays must hold numbers or text, got {array.dtype}"
+            raise InvalidInput(f"{text}. Convert it, for example with .astype(str).")
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.data)
     return "sha256:" + digest.hexdigest()

@@ -62,11 +62,6 @@ class SignOff:
     next_review : str, optional
         Day of the next review.
 
-    Raises
-    ------
-    InvalidInput
-        If a field is not a non-empty string, or the decision is none of these.
-
     Examples
     --------
     >>> from metapac.report import SignOff
@@ -134,10 +129,8 @@ def report(
         Number of labelled examples to show with their sets.
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
-    model : str, optional
-        Name of the model that gave the labelled scores, to be compared with the calibrated one.
-    allow : iterable of str, default ()
-        Checks of the data to skip, as in ``evaluate``.
+    model, allow : optional
+        As in ``evaluate``.
     progress : callable, optional
         Called as ``progress(stage, done, total)`` at each step.
 
@@ -150,8 +143,6 @@ def report(
     ------
     InvalidInput
         If an input cannot be used, or the monitor or the scores belong to another promise.
-    BadArtefact
-        If a file is not a promise file, or was edited or damaged.
     MissingExtra
         If the extra ``report`` is not installed; for tables, the extra ``tables``.
 

@@ -1,7 +1,4 @@
-"""Charts of a report: Matplotlib's SVG, with text as paths and colours as classes of the page.
-
-Names from the data never enter a drawing: the page writes them, in any script and any font.
-"""
+"""Charts of a report: Matplotlib's SVG without names from the data, which the page writes."""
 
 from __future__ import annotations
 

@@ -96,11 +96,6 @@ def connect(
     ibis.BaseBackend
         The connection. Close it with its method ``disconnect``.
 
-    Raises
-    ------
-    InvalidInput
-        If an option is not valid, or if Spark does not start.
-
     Examples
     --------
     >>> import pandas as pd
@@ -318,10 +313,7 @@ def next_float(values: Array) -> Array:
 
 
 def exact(value: float) -> Any:
-    """Return a finite number as an expression of integers and powers of two.
-
-    An engine may round a decimal fraction in a query, but not these.
-    """
+    """Return a number as integers and powers of two, which no engine rounds in a query."""
     fraction, exponent = math.frexp(value)
     expression, power = ibis.literal(int(fraction * 2**53)).cast("float64"), exponent - 53
     while power:
@@ -333,10 +325,7 @@ def exact(value: float) -> Any:
 
 
 def upload(task_type: Any, tasks: Sequence[Any], **columns: Array) -> Table:
-    """Return a small table to join to a large one by ``task``.
-
-    A number in a query may be rounded, a number in a table is not.
-    """
+    """Return a small table to join by ``task``: unlike in a query, its numbers are not rounded."""
     arrays = {name: pa.array(column) for name, column in columns.items()}
     arrays["task"] = pa.array(tasks, type=task_type.to_pyarrow())
     return ibis.memtable(pa.table(arrays))

@@ -59,11 +59,7 @@ _MAGIC = {
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of a file.
-
-    The first bytes decide; a database must also have a name that says so, because its views can
-    read other files.
-    """
+    """Return the kind of a file by its first bytes; a database's name must say so too."""
     if not path.is_file():
         raise InvalidInput(f"{path} is not a regular file, and a table is read more than once.")
     with path.open("rb") as file:

@@ -1,7 +1,4 @@
-"""What is the score: tasks, labels and scores of the rows, as expressions of one engine.
-
-Scores of classes stand in columns or in lists; those of numbers are residuals.
-"""
+"""What is the score: tasks, labels and scores of the rows, as expressions of one engine."""
 
 from __future__ import annotations
 
@@ -364,10 +361,7 @@ def _name_positions(
 
 
 def _drop_padding(source: Source, task: str | None, lists: Any, column: str) -> Any:
-    """Return lists without the nulls after their last score, if they have any.
-
-    A list with a null before a score stays as it is: a missing score, which is an error later.
-    """
+    """Return lists without nulls after the last score; a null before a score is an error later."""
     used = lists.filter(lambda score: score.notnull())
     early = lists[: used.length()].filter(lambda score: score.isnull())
     padded = ((lists.length() > used.length()) & early.length().isin([0])).fill_null(False)

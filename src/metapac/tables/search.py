@@ -50,10 +50,7 @@ class Census(NamedTuple):
 
 
 def take_census(rows: Rows, bounds: Bounds | None = None) -> Census:
-    """Return the tasks with their sizes and ranges; raise for missing tasks, nulls and NaN.
-
-    Averages only guide the search.
-    """
+    """Return the tasks with sizes and ranges; raise for missing tasks, nulls and NaN."""
     result = rows.source.run(_query(rows, bounds)).sort_by("task")
     rows.source.check_not_empty(len(result))
     sizes = result["size"].to_numpy()
@@ -456,10 +453,7 @@ _FETCH_ALL = 1 << 20
 
 
 def take_survey(rows: Rows) -> tuple[Census, Slivers | Sample]:
-    """Return the tasks with their sizes, and all scores of a small table, or some of a large one.
-
-    Raise for missing tasks, nulls and NaN.
-    """
+    """Return the tasks with their sizes, and all scores of a small table or some of a large one."""
     traits = rows.source.traits
     if traits.in_process and traits.has_lists:
         some = rows.source.table.limit(_FETCH_ALL + 1)

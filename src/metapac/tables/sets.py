@@ -342,10 +342,7 @@ def check_class_scores(source: Source, of_classes: ClassScores) -> None:
 
 
 def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
-    """Return a summary of the sets, or raise InvalidInput if a score is null or NaN.
-
-    Few columns take one pass over the table; lists take a second one, which counts the classes.
-    """
+    """Return a summary of the sets, or raise InvalidInput if a score is null or NaN."""
     of_classes = kept.of_classes
     is_wide = of_classes.lists is None
     ends = _ends(of_classes)

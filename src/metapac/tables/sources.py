@@ -135,6 +135,7 @@ def open_source(source: Any, reading: Reading | None = None, **options: Any) -> 
     if isinstance(source, ibis.Table):
         name, how = _title(source), replace(how, connection=source.get_backend())
         return _open(name, how, lambda engine: Source(source, name, engine))
+    source = _as_arrow(source) if isinstance(source, dict) else source
     name = f"the {_check_frame(source)} frame"
     return _open(name, how, lambda engine: Source(files.make_table(source), name, engine))
 
@@ -254,6 +255,15 @@ def _open_address(address: str, how: Reading) -> Source:
         return replace(_pick(engine, name, how), origins=(address,))
 
     return _open(name, how, read, start, address=address)
+
+
+def _as_arrow(columns: dict[str, Any]) -> Any:
+    import pyarrow as arrow
+
+    try:
+        return arrow.table(columns)
+    except (TypeError, arrow.ArrowException) as error:
+        raise InvalidInput(f"source must be columns of one length by name ({error}).") from error
 
 
 def _check_frame(frame: Any) -> str:

@@ -69,22 +69,7 @@ class Table(Data):
 
     @classmethod
     def open(cls, source: Any, columns: Columns, reading: Reading) -> Self:
-        """Return an open table; see ``open_table``.
-
-        Parameters
-        ----------
-        source : path, list of paths, frame, Ibis table or Ibis connection
-            The table.
-        columns : Columns
-            Which column holds what.
-        reading : Reading
-            How to read it.
-
-        Returns
-        -------
-        Table
-            The open table.
-        """
+        """Return an open table; see ``open_table``."""
         if isinstance(source, Table) and reading != Reading():
             raise InvalidInput("reading must be left out: the table is open.", parameter="reading")
         inner = source.source if isinstance(source, Table) else source
@@ -120,18 +105,7 @@ class Table(Data):
         return self.by_class if "by_class" in vars(self) else self.by_task
 
     def with_columns(self, **names: Any) -> Self:
-        """Return the same table with other columns.
-
-        Parameters
-        ----------
-        **names : str
-            Fields of `Columns` to replace.
-
-        Returns
-        -------
-        Table
-            The table.
-        """
+        """Return the same table with some fields of `Columns` replaced."""
         return replace(self, columns=replace(self.columns, **names))
 
     def resolve(self, predictor: Any) -> Self:
@@ -173,15 +147,7 @@ class Table(Data):
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of rows of each task, in ascending order; scores are not read.
 
-        Parameters
-        ----------
-        by_class : bool, default False
-            Whether to count each class separately.
-
-        Returns
-        -------
-        dict
-            Numbers of rows by class; for all classes together, by None.
+        The numbers are by class; for all classes together, by None.
         """
         task, label = self.columns.task, self.columns.label
         if task is None or (by_class and label is None):
@@ -242,17 +208,7 @@ class Table(Data):
     def check_rare_classes(
         self, classes: Sequence[Any] | None, epsilon: float, allow: Iterable[str]
     ) -> None:
-        """Warn of classes that one guarantee for all classes need not cover.
-
-        Parameters
-        ----------
-        classes : sequence or None
-            The classes; None if they differ from row to row, or there are none.
-        epsilon : float
-            Miss rate of the guarantee.
-        allow : iterable of str
-            Checks to skip.
-        """
+        """Warn of classes that one guarantee for all classes need not cover."""
         label = self.columns.label
         if label is None or classes is None or "rare-class" in allow:
             return
@@ -309,32 +265,7 @@ class Table(Data):
         inputs: Iterable[PathLike] = (),
         progress: Progress | None = None,
     ) -> sets.Sets:
-        """Return the rows with their sets, and write them to ``output`` if there is one.
-
-        Parameters
-        ----------
-        predictor : MetaPS or PS
-            The calibrated predictor.
-        output : path or text file, optional
-            Where to write the rows with their sets.
-        booleans : bool, default False
-            Whether to add a column for each class instead of a column of sets.
-        answer : bool, default False
-            Whether to add the label of each set of one.
-        model : str, optional
-            Name of the model that gave the scores.
-        allow : iterable of str, default ()
-            Checks to skip.
-        inputs : iterable of paths, default ()
-            Other files that must not be overwritten.
-        progress : callable, optional
-            Called as ``progress(stage, done, total)`` at each step.
-
-        Returns
-        -------
-        Sets
-            The table with its sets, their summary and what looks wrong with them.
-        """
+        """Return the rows with their sets, and write them to ``output``; see `MetaPS.predict`."""
         new, tell, as_text = self._resolve(predictor), progress or ignore_progress, True
         new.check_origin(predictor.context_, model)
         if isinstance(output, str | os.PathLike):
@@ -356,16 +287,6 @@ class Table(Data):
 
     def summarise_sets(self, predictor: Any) -> SetSummary:
         """Return what the prediction sets of the rows look like, without writing them.
-
-        Parameters
-        ----------
-        predictor : MetaPS or PS
-            The calibrated predictor.
-
-        Returns
-        -------
-        SetSummary
-            Number of sets that are empty, hold one label or all, and how often each class occurs.
 
         Examples
         --------
@@ -464,23 +385,14 @@ def compare_tables(
     table : Table
         New tasks, from ``open_table``; labels are not read.
     reference : Table
-        The table that was calibrated on, from ``open_table``. Its columns are those of ``table``.
+        The table that was calibrated on, of at least 19 tasks. Its columns are those of ``table``.
     model : str, optional
-        Name of the model that gave the new scores, to be compared with the calibrated one. Tables
-        that ``metapac score`` wrote name it themselves.
+        Model that gave the new scores, as in ``evaluate``.
 
     Returns
     -------
     Drift
         The comparison. It is a heuristic without a guarantee.
-
-    Raises
-    ------
-    InvalidInput
-        If a column or a value in it is not valid, if a table has scores of another model, or the
-        reference has fewer than 19 tasks.
-    EngineError
-        If the engine cannot read a table.
 
     Examples
     --------

@@ -1,28 +1,44 @@
-"""A checkpoint is always complete or absent, and damage is detected."""
+"""Weights and checkpoints: whole or absent, damage is found, learners are rebuilt from files."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from metapac import BadArtefact
-from metapac.fewshot import MLP, Conv4, ProtoNet
+from metapac.fewshot import (
+    MAML,
+    MLP,
+    Conv4,
+    ProtoNet,
+    ResNet12,
+    ResNet50,
+    SentenceCNN,
+    Sphere,
+    load_learner,
+    load_weights,
+    save_weights,
+)
+from metapac.fewshot.tensors import write_tensors
 from metapac.fewshot.training import checkpoints
 from metapac.fewshot.training.checkpoints import Checkpoint
-from metapac.fewshot.training.history import Epoch
+from metapac.fewshot.training.loop import Epoch
+from tests.helpers.training import identical, state_of
+
+TENSORS = ("weights", "best", "optimiser")
 
 
-def a_checkpoint(epochs: int, learner: ProtoNet | None = None) -> Checkpoint:
-    learner = learner or ProtoNet(MLP(3, width=4, rng=epochs))
-    state = learner.module.state_dict()
+def a_checkpoint(epochs: int) -> Checkpoint:
+    learner = ProtoNet(MLP(3, width=4, rng=epochs))
+    state = state_of(learner)
     return Checkpoint(
         architecture=checkpoints.describe_architecture(learner),
         config={"ways": 5, "rng": 0, "lr": 0.1, "class_weights": [1.0, 10.0], "patience": None},
@@ -33,250 +49,157 @@ def a_checkpoint(epochs: int, learner: ProtoNet | None = None) -> Checkpoint:
     )
 
 
-def same(one: Checkpoint, other: Checkpoint) -> bool:
-    def equal(a: Any, b: Any) -> bool:
-        return set(a) == set(b) and all(torch.equal(a[name], b[name]) for name in a)
-
-    return (
-        one.architecture == other.architecture
-        and one.config == other.config
-        and one.history == other.history
-        and all(equal(getattr(one, p), getattr(other, p)) for p in ("weights", "best", "optimiser"))
-    )
+def same(one: Checkpoint | None, other: Checkpoint) -> bool:
+    assert one is not None
+    documents = [(each.architecture, each.config, each.history) for each in (one, other)]
+    tensors = [[dict(getattr(each, part)) for part in TENSORS] for each in (one, other)]
+    return documents[0] == documents[1] and all(map(identical, *tensors))
 
 
-def test_a_checkpoint_survives_writing_and_reading(tmp_path: Path) -> None:
-    checkpoint = a_checkpoint(2)
-    checkpoints.write_checkpoint(tmp_path / "new" / "folder", checkpoint)
-    stored = checkpoints.read_checkpoint(tmp_path / "new" / "folder")
-    assert stored is not None
-    assert same(stored, checkpoint)
-    assert not same(stored, a_checkpoint(3))
+def test_a_folder_holds_one_checkpoint_as_it_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    assert checkpoints.read_checkpoint(folder) is None
+    for epochs in (0, 1, 2):
+        checkpoints.write_checkpoint(folder, a_checkpoint(epochs))
+        assert same(checkpoints.read_checkpoint(folder), a_checkpoint(epochs))
+    assert not same(checkpoints.read_checkpoint(folder), a_checkpoint(3))
+    (path,) = folder.iterdir()
+    assert "best/layers.0.weight" in safetensors.torch.load_file(path)
 
 
-def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    assert checkpoints.read_checkpoint(tmp_path) is None
-    assert checkpoints.read_checkpoint(tmp_path / "not there") is None
-
-
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        torch.tensor(7),
-        torch.tensor([1.0, float("nan"), -0.0]),
-        torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).bfloat16(),
-        torch.arange(24.0).view(2, 3, 2, 2).to(memory_format=torch.channels_last),
-        torch.arange(6.0).view(2, 3).T,
-        torch.empty(0, 3),
-    ],
-    ids=["scalar", "nan", "bfloat16", "channels-last", "transposed", "empty"],
-)
-def test_every_kind_of_tensor_survives_bit_for_bit(tensor: Tensor, tmp_path: Path) -> None:
-    # Twice under two names, since tensors may share memory.
-    whole = {"a": tensor, "b": tensor}
+def test_every_kind_of_tensor_survives_bit_for_bit(tmp_path: Path) -> None:
+    tensors = {
+        "scalar": torch.tensor(7),
+        "nan": torch.tensor([1.0, float("nan"), -0.0]),
+        "bfloat16": torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).bfloat16(),
+        "channels": torch.arange(24.0).view(2, 3, 2, 2).to(memory_format=torch.channels_last),
+        "transposed": torch.arange(6.0).view(2, 3).T,
+        "empty": torch.empty(0, 3),
+    }
+    tensors["shared"] = tensors["transposed"]
     architecture = {"class": "Other", "weights": 1}
-    written = Checkpoint(architecture, {"rng": 0}, [], weights=whole, best={}, optimiser={})
+    written = Checkpoint(architecture, {"rng": 0}, [], weights=tensors, best={}, optimiser={})
     checkpoints.write_checkpoint(tmp_path, written)
     stored = checkpoints.read_checkpoint(tmp_path)
     assert stored is not None
-    for name in whole:
-        assert stored.weights[name].dtype == tensor.dtype
-        assert stored.weights[name].shape == tensor.shape
+    for name, tensor in tensors.items():
         torch.testing.assert_close(
             stored.weights[name], tensor.contiguous(), rtol=0, atol=0, equal_nan=True
         )
 
 
-def test_the_folder_holds_one_safetensors_file_and_nothing_else(tmp_path: Path) -> None:
-    for epochs in (0, 1, 2):
-        checkpoints.write_checkpoint(tmp_path, a_checkpoint(epochs))
-    (path,) = tmp_path.iterdir()
-    assert path.name == "checkpoint.safetensors"
-    assert "best/layers.0.weight" in safetensors.torch.load_file(path)
-
-
-class Stopped(BaseException):
-    """Stands for a kill: no code catches it."""
-
-
-STEPS = ("mkdir", "open", "replace", "unlink")
-
-
-@pytest.mark.parametrize("method", STEPS)
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_stopped_anywhere_the_old_or_the_new_checkpoint_is_complete(
-    method: str, when: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, new = a_checkpoint(1), a_checkpoint(2)
-    checkpoints.write_checkpoint(tmp_path, old)
-    real, calls = getattr(Path, method), [0]
-
-    def stopping(self: Path, *args: Any, **kwargs: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == count and when == "before":
-            raise Stopped
-        result = real(self, *args, **kwargs)
-        if calls[0] == count and when == "after":
-            if method == "open":
-                result.close()
-            raise Stopped
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, method, stopping)
-        try:
-            checkpoints.write_checkpoint(tmp_path, new)
-            stopped = False
-        except Stopped:
-            stopped = True
-    stored = checkpoints.read_checkpoint(tmp_path)
-    assert stored is not None
-    assert same(stored, old) or same(stored, new)
-    if not stopped:
-        assert same(stored, new)
-    # The next process deletes what this one has left.
-    checkpoints.write_checkpoint(tmp_path, a_checkpoint(3))
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
-
-
-def test_half_written_files_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = a_checkpoint(1)
-    checkpoints.write_checkpoint(tmp_path, old)
-
-    def stopping(descriptor: int) -> None:
-        raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", stopping)
-        with pytest.raises(Stopped):
-            checkpoints.write_checkpoint(tmp_path, a_checkpoint(2))
-    stored = checkpoints.read_checkpoint(tmp_path)
-    assert stored is not None
-    assert same(stored, old)
-
-
-def test_only_leftovers_of_checkpoints_are_cleared(tmp_path: Path) -> None:
-    leftover = tmp_path / f".{checkpoints.FILE}.0123456789abcdef.partial"
-    others = [tmp_path / ".thesis.pdf.partial", tmp_path / ".promise.json.0123.partial"]
-    for path in (leftover, *others):
-        path.mkdir()
-        (path / "content").write_text("half")
+def test_damaged_and_other_files_are_refused(tmp_path: Path) -> None:
+    learner = ProtoNet(MLP(3, width=4))
+    checkpoint, weights = tmp_path / checkpoints.FILE, tmp_path / "model.safetensors"
     checkpoints.write_checkpoint(tmp_path, a_checkpoint(1))
-    assert not leftover.exists()
-    assert all(path.exists() for path in others)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def flip_last_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
-
-def edit_config(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'ways\\": 5', b'ways\\": 6'))
-
-
-def raise_schema(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'schema\\": 2', b'schema\\": 3'))
-
-
-def write_other_tensors(path: Path) -> None:
-    safetensors.torch.save_file({"a": torch.zeros(1)}, path)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (truncate, r"checkpoint.safetensors was edited or damaged: its checksum does not match"),
-        (flip_last_bit, r"was edited or damaged: .* Restore it .* or choose another folder"),
-        (edit_config, r"was edited or damaged: its checksum does not match its content"),
-        (raise_schema, r"has schema 3, .*Upgrade"),
-        (write_other_tensors, r"checkpoint.safetensors is not a metapac checkpoint"),
-    ],
-)
-def test_a_damaged_checkpoint_is_rejected(
-    spoil: Callable[[Path], None], message: str, tmp_path: Path
-) -> None:
-    checkpoints.write_checkpoint(tmp_path, a_checkpoint(1))
-    path = tmp_path / "checkpoint.safetensors"
-    before = path.read_bytes()
-    spoil(path)
-    assert path.read_bytes() != before
-    with pytest.raises(BadArtefact, match=message):
-        checkpoints.read_checkpoint(tmp_path)
-
-
-def test_a_checkpoint_of_the_first_version_is_rejected_with_a_remedy(tmp_path: Path) -> None:
+    save_weights(learner, weights)
+    damaged = "was edited or damaged: .* Restore it"
+    kinds: list[tuple[Path, Callable[[], Any], bytes, bytes]] = [
+        (checkpoint, lambda: checkpoints.read_checkpoint(tmp_path), b'ways\\": 5', b'ways\\": 6'),
+        (weights, lambda: load_weights(learner, weights), b'width\\": 4', b'width\\": 5'),
+    ]
+    for path, read, before, after in kinds:
+        whole = path.read_bytes()
+        schema = whole.index(b'schema\\": ') + len(b'schema\\": ')
+        spoilt = {
+            whole[:-20]: damaged,
+            whole[:-1] + bytes([whole[-1] ^ 1]): damaged,
+            whole.replace(before, after): damaged,
+            whole[:schema] + b"9" + whole[schema + 1 :]: "has schema 9, .*Upgrade",
+            safetensors.torch.save({"a": torch.zeros(1)}): "is not a metapac",
+        }
+        for content, message in spoilt.items():
+            assert content != whole
+            path.write_bytes(content)
+            with pytest.raises(BadArtefact, match=message):
+                read()
+    checkpoint.unlink()
     (tmp_path / "checkpoint.json").write_text('{"format": "metapac checkpoint", "schema": 1}')
     with pytest.raises(BadArtefact, match=r"checkpoint of metapac 0\.1.* Choose another folder"):
         checkpoints.read_checkpoint(tmp_path)
 
 
-def test_another_architecture_is_rejected_by_name(tmp_path: Path) -> None:
-    stored = a_checkpoint(1)
-    with pytest.raises(
-        ValueError,
-        match=r"run was made with ProtoNet\(backbone=MLP\(inputs=3, width=4, .* and this learner "
-        r"is ProtoNet\(backbone=Conv4\(channels=1, size=16, .*Build the learner that it was made",
-    ):
-        checkpoints.check_same_run(
-            "run", stored, ProtoNet(Conv4(channels=1, size=16)), stored.config, epochs=1
-        )
-
-
-def test_another_configuration_is_rejected_by_name_and_value() -> None:
-    learner = ProtoNet(MLP(3, width=4))
-    stored = a_checkpoint(2, learner)
-    checkpoints.check_same_run("run", stored, learner, stored.config, epochs=2)
-    asked = {**stored.config, "ways": 20, "patience": 3}
-    with pytest.raises(
-        ValueError,
-        match=r"run was made with ways=5, patience=None, and this call has ways=20, patience=3\. A "
-        r"run can only be resumed with the arguments it was started with",
-    ):
-        checkpoints.check_same_run("run", stored, learner, asked, epochs=2)
-    with pytest.raises(ValueError, match=r"run already holds 2 epochs, more than epochs=1\. Pass"):
-        checkpoints.check_same_run("run", stored, learner, stored.config, epochs=1)
-
-
-def test_adam_continues_as_if_never_stopped() -> None:
-    def optimiser_of(weight: nn.Parameter) -> torch.optim.Adam:
-        return torch.optim.Adam([weight], 0.1)
-
-    def step(weight: nn.Parameter, optimiser: torch.optim.Adam) -> None:
-        optimiser.zero_grad()
-        weight.square().sum().backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-
-    one = nn.Parameter(torch.tensor([1.0, -2.0]))
-    first = optimiser_of(one)
-    step(one, first)
-    other = nn.Parameter(one.detach().clone())
-    second = optimiser_of(other)
-    checkpoints.set_optimiser_state(second, checkpoints.get_optimiser_state(first))
-    fresh = nn.Parameter(one.detach().clone())
-    for weight, optimiser in ((one, first), (other, second), (fresh, optimiser_of(fresh))):
-        step(weight, optimiser)
-    assert torch.equal(one, other)
-    assert not torch.equal(one, fresh)
-
-
 def test_the_optimiser_state_has_the_memory_format_of_its_weights() -> None:
     # A GPU trains channels last, and its fused Adam accepts no other layout of its state.
-    weight = torch.nn.Parameter(torch.ones(4, 3, 2, 2).to(memory_format=torch.channels_last))
-    optimiser = torch.optim.Adam([weight])
+    weight = nn.Parameter(torch.ones(4, 3, 2, 2).to(memory_format=torch.channels_last))
+    optimiser, fresh = torch.optim.Adam([weight]), torch.optim.Adam([weight])
     weight.square().sum().backward()  # type: ignore[no-untyped-call]
     optimiser.step()
     state = checkpoints.get_optimiser_state(optimiser)
-    stored = {name: value.contiguous() for name, value in state.items()}
-    fresh = torch.optim.Adam([weight])
-    checkpoints.set_optimiser_state(fresh, stored)
+    checkpoints.set_optimiser_state(fresh, {k: v.contiguous() for k, v in state.items()})
     for name in ("exp_avg", "exp_avg_sq"):
-        stored = fresh.state[weight][name]
-        assert stored.stride() == weight.stride()
-        assert torch.equal(stored, optimiser.state[weight][name])
+        assert fresh.state[weight][name].stride() == weight.stride()
+        assert torch.equal(fresh.state[weight][name], optimiser.state[weight][name])
+
+
+# Weights, and learners rebuilt from them.
+
+
+def test_weights_are_loaded_into_their_architecture_only(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    trained, fresh = (ProtoNet(Conv4(channels=1, size=16, width=4, rng=rng)) for rng in (0, 1))
+    trained.module.get_buffer("blocks.0.1.running_mean").fill_(0.25)
+    save_weights(trained, path)
+    load_weights(fresh, path)
+    assert identical(state_of(trained), state_of(fresh))
+    before = path.read_bytes()
+    save_weights(fresh, path)
+    assert path.read_bytes() == before  # the same weights, the same file
+    with pytest.raises(ValueError, match=r"ProtoNet\(backbone=Conv4\(.*width=4.* is .*width=8"):
+        load_weights(ProtoNet(Conv4(channels=1, size=16, width=8)), path)
+    # Any other module is known by its layers and its number of weights.
+    save_weights(ProtoNet(nn.Sequential(nn.Linear(4, 5))), path)
+    load_weights(ProtoNet(nn.Sequential(nn.Linear(4, 5))), path)
+    for other in (nn.Sequential(nn.Linear(24, 1)), nn.Sequential(nn.Linear(4, 5), nn.ReLU())):
+        with pytest.raises(ValueError, match="was made with .* and this learner is"):
+            load_weights(ProtoNet(other), path)
+
+
+def test_a_learner_is_rebuilt_from_its_file(tmp_path: Path) -> None:
+    learners: list[Any] = [
+        ProtoNet(MLP(3, width=5, depth=1, dropout=0.1, rng=1)),
+        ProtoNet(ResNet12(3, rng=1)),
+        ProtoNet(ResNet50(3, rng=1)),
+        ProtoNet(SentenceCNN(np.eye(7, 4), tokens=6, maps=5, padding=1, rng=1)),
+        ProtoNet(Sphere(MLP(3, rng=1))),
+        MAML(MLP(3, rng=1), 4, steps=2, step_size=0.5, second_order=False),
+        ProtoNet(Conv4(1, 16, 4, mean=0.5, std=0.25, rng=1)),
+    ]
+    for learner in learners:
+        save_weights(learner, tmp_path / "model.safetensors")
+        for path in (tmp_path, tmp_path / "model.safetensors"):
+            again = load_learner(path)
+            assert type(again) is type(learner)
+            assert again.describe() == learner.describe()
+            assert identical(state_of(again), state_of(learner))
+            assert not again.module.training
+    x = np.random.default_rng(0).integers(0, 256, (8, 16, 16), dtype=np.uint8)
+    proba = [each.adapt(x[:4], [0, 0, 1, 1]).predict_proba(x[4:]) for each in (learner, again)]
+    np.testing.assert_array_equal(proba[0], proba[1])  # with constants that are not weights
+
+
+def test_learners_that_cannot_be_rebuilt_are_refused(tmp_path: Path) -> None:
+    class Custom:
+        module = nn.Linear(3, 2)
+
+    path = tmp_path / "model.safetensors"
+    learners: list[tuple[Any, str]] = [(ProtoNet(nn.Linear(3, 2)), "Linear"), (Custom(), "Custom")]
+    for learner, name in learners:
+        save_weights(learner, path)
+        with pytest.raises(ValueError, match=f"weights of {name}, a class that .*load_weights"):
+            load_learner(path)
+    forged: list[tuple[Any, str]] = [
+        ({"width": 1 << 40}, "has shape|cannot be built"),
+        ({"depth": 10**9}, "fewer tensors than layers"),
+        ({"width": "wide"}, "cannot be built"),
+        ({"colour": 1}, "cannot be built"),
+        ({"width": 4}, "tensor 'layers.0.bias' has shape"),
+    ]
+    good = ProtoNet(MLP(3, width=5, rng=0))
+    for changes, message in forged:
+        described = {**good.describe()["backbone"], **changes}
+        architecture = {"class": "ProtoNet", "backbone": described, "weights": 1}
+        tensors, body = good.module.state_dict(), {"architecture": architecture}
+        write_tensors(path, tensors, body, checkpoints.WEIGHTS, framework="torch")
+        with pytest.raises(BadArtefact, match=message):
+            load_learner(path)

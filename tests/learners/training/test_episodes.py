@@ -1,4 +1,4 @@
-"""Episodes drawn in bulk follow the same rules as tasks drawn one by one."""
+"""Episodes drawn in bulk follow the rules of tasks drawn one by one; images are augmented."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from metapac.fewshot.drawing import TransformSampler
+from metapac.fewshot import MLP, Conv4
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.training import episodes
 from metapac.fewshot.training.episodes import (
     EpisodeSampler,
+    Images,
+    change_colours,
     copy_to_device,
+    crop_and_flip,
     draw_distinct,
     fingerprint,
     fits_on_device,
     take,
 )
+from metapac.fewshot.training.loop import Recipe
 
 CPU = torch.device("cpu")
 
 
-def generator(seed: int) -> torch.Generator:
+def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
@@ -47,91 +51,72 @@ def pools(draw: st.DrawFn) -> tuple[Any, int, int, int]:
 
 @given(pools(), st.integers(0, 2**64 - 1), st.integers(1, 9))
 @settings(deadline=None, max_examples=60)
-def test_class_episodes_are_few_shot_tasks(
+def test_episodes_are_few_shot_tasks(
     given_pool: tuple[Any, int, int, int], seed: int, count: int
 ) -> None:
     y, ways, shots, queries = given_pool
-    pool = ClassPool(np.arange(len(y)), y)
-    sampler = EpisodeSampler(pool, CPU, ways=ways, shots=shots, queries=queries)
-    drawn = sampler.draw(count, seed)[:4]
-    assert sampler.classes == ways
-    for support, support_y, query, query_y in zip(*(part.numpy() for part in drawn), strict=True):
+    shape = {"ways": ways, "shots": shots, "queries": queries}
+    drawn = EpisodeSampler(ClassPool(np.arange(len(y)), y), CPU, **shape).draw(count, seed)
+    for support, support_y, query, query_y in zip(*(x.numpy() for x in drawn[:4]), strict=True):
         assert len({*support, *query}) == ways * (shots + queries)  # no example twice
         assert support_y.tolist() == np.repeat(np.arange(ways), shots).tolist()
         assert query_y.tolist() == np.repeat(np.arange(ways), queries).tolist()
-        classes = [
-            set(y[support[support_y == w]]) | set(y[query[query_y == w]]) for w in range(ways)
-        ]
+        classes = [{*y[support[support_y == w]], *y[query[query_y == w]]} for w in range(ways)]
         assert all(len(names) == 1 for names in classes)  # one label, one class
         assert len(set.union(*classes)) == ways  # two labels, two classes
-
-
-@given(pools(), st.integers(0, 2**64 - 1))
-@settings(deadline=None, max_examples=40)
-def test_group_episodes_stay_in_their_group_and_keep_its_labels(
-    given_pool: tuple[Any, int, int, int], seed: int
-) -> None:
-    groups, _, shots, queries = given_pool
-    y = np.random.default_rng(seed).integers(3, size=len(groups))
-    pool = GroupPool(np.arange(len(y)), y, groups, classes=4)
-    sampler = EpisodeSampler(pool, CPU, ways=5, shots=shots, queries=queries)
-    drawn = sampler.draw(8, seed)[:4]
+    groups, labels = y, np.random.default_rng(seed).integers(3, size=len(y))
+    pool = GroupPool(np.arange(len(y)), labels, groups, classes=4)
+    sampler = EpisodeSampler(pool, CPU, **{**shape, "ways": 5})
     assert sampler.classes == 4
-    for support, support_y, query, query_y in zip(*(part.numpy() for part in drawn), strict=True):
+    for support, support_y, query, query_y in zip(*sampler.draw(8, seed)[:4], strict=True):
         both = np.concatenate([support, query])
-        assert len(support) == shots
-        assert len(query) == queries
-        assert len(set(both)) == shots + queries
-        assert len(set(groups[both])) == 1
-        assert np.concatenate([support_y, query_y]).tolist() == y[both].tolist()
+        assert (len(support), len(query), len({*both})) == (shots, queries, shots + queries)
+        assert len({*groups[both]}) == 1
+        assert np.concatenate([support_y, query_y]).tolist() == labels[both].tolist()
 
 
-def uniformity_p_value(outcomes: list[Any], counts: dict[Any, int]) -> float:
+def uniformity_p_value(outcomes: list[Any], rows: Tensor) -> float:
     """Return the p-value of the hypothesis that all outcomes are equally likely."""
-    assert set(counts) <= set(outcomes)
-    return float(stats.chisquare([counts.get(outcome, 0) for outcome in outcomes]).pvalue)
-
-
-def tally(rows: Tensor) -> dict[Any, int]:
     actual, counts = np.unique(rows.numpy(), axis=0, return_counts=True)
-    return dict(zip(map(tuple, actual.tolist()), counts.tolist(), strict=True))
+    found = dict(zip(map(tuple, actual.tolist()), counts.tolist(), strict=True))
+    assert found.keys() <= set(outcomes)
+    return float(stats.chisquare([found.get(outcome, 0) for outcome in outcomes]).pvalue)
 
 
-@pytest.mark.parametrize(("size", "count"), [(5, 1), (4, 2), (4, 3), (3, 3)])
-def test_every_ordered_choice_is_equally_likely(size: int, count: int) -> None:
-    # False alarms: 1 in 10**6. The control shows that the test can fail.
-    outcomes = list(itertools.permutations(range(size), count))
-    sizes = torch.tensor([size, size + 3] * 20_000)  # the rows of the other size are not counted
-    rows = draw_distinct(sizes, count, generator(0))[::2]
-    assert uniformity_p_value(outcomes, tally(rows)) > 1e-6
-    biased = rows.clone()
-    biased[:2000] = torch.arange(count)
-    assert uniformity_p_value(outcomes, tally(biased)) < 1e-6
-
-
-def test_groups_are_drawn_with_replacement_and_equally_often() -> None:
-    groups = np.repeat(np.arange(5), [2, 2, 9, 30, 2])  # large groups are not preferred
-    pool = GroupPool(np.arange(45), np.zeros(45, dtype=int), groups)
-    sampler = EpisodeSampler(pool, CPU, ways=1, shots=1, queries=1)
-    chosen = torch.from_numpy(groups)[sampler.draw(20_000, seed=1).support]
-    assert uniformity_p_value([(g,) for g in range(5)], tally(chosen)) > 1e-6
-
-
-def test_classes_of_an_episode_are_equally_likely_in_any_order() -> None:
+def test_every_choice_is_equally_likely() -> None:
+    # False alarms: 1 in 10**6 each. The control shows that the test can fail.
+    for size, count in ((5, 1), (4, 3), (3, 3)):
+        outcomes = list(itertools.permutations(range(size), count))
+        sizes = torch.tensor([size, size + 3] * 20_000)  # rows of the other size are not counted
+        rows = draw_distinct(sizes, count, generator())[::2]
+        assert uniformity_p_value(outcomes, rows) > 1e-6
+        rows[:2000] = torch.arange(count)
+        assert uniformity_p_value(outcomes, rows) < 1e-6
+    # Large groups and classes are not preferred.
     y = np.repeat(np.arange(4), [2, 3, 20, 5])
-    sampler = EpisodeSampler(ClassPool(np.arange(30), y), CPU, ways=2, shots=1, queries=1)
-    chosen = torch.from_numpy(y)[sampler.draw(20_000, seed=2).support]
-    assert uniformity_p_value(list(itertools.permutations(range(4), 2)), tally(chosen)) > 1e-6
+    for ways, pool in ((1, GroupPool(y, 0 * y, y)), (2, ClassPool(y, y))):
+        sampler = EpisodeSampler(pool, CPU, ways=ways, shots=1, queries=1)
+        chosen = torch.from_numpy(y)[sampler.draw(20_000, seed=2).support]
+        assert uniformity_p_value(list(itertools.permutations(range(4), ways)), chosen) > 1e-6
 
 
-def test_drawing_in_chunks_gives_valid_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_data_are_handled_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episodes, "_KEYS", 7)
-    rows = draw_distinct(torch.tensor([3, 4, 5] * 50), 3, generator(0))
-    assert rows.shape == (150, 3)
-    for size, row in zip([3, 4, 5] * 50, rows.tolist(), strict=True):
+    rows = draw_distinct(torch.tensor([3, 4, 5] * 50), 3, generator()).tolist()
+    for size, row in zip([3, 4, 5] * 50, rows, strict=True):
         assert len(set(row)) == 3
         assert max(row) < size
-    assert len({tuple(row) for row in rows.tolist()}) > 20
+    assert len({tuple(row) for row in rows}) > 20
+    monkeypatch.setattr(episodes, "_CHUNK", 50)
+    x = np.random.default_rng(0).integers(256, size=(33, 4, 2), dtype=np.uint8)
+    copy = copy_to_device(x, CPU)
+    assert copy.dtype == torch.uint8
+    np.testing.assert_array_equal(copy.numpy(), x)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (200, 1000))
+    gpu = torch.device("cuda", 0)
+    fits = [fits_on_device(np.empty(n, np.uint8), gpu) for n in (100, 101)]
+    assert fits == [True, False]  # half of the free memory
+    assert not fits_on_device(np.empty(1, np.uint8), CPU)
 
 
 @dataclass(frozen=True)
@@ -153,40 +138,27 @@ def random_step(rng: np.random.Generator) -> Step:
     return Step(int(rng.integers(1, 10**6)))
 
 
-def a_sampler(x: Any, transform: TransformSampler | None = None) -> EpisodeSampler:
+def a_sampler(x: Any, transform: Any = None, device: Any = CPU) -> EpisodeSampler:
     y = np.repeat(np.arange(4), len(x) // 4)
-    return EpisodeSampler(ClassPool(x, y, transform=transform), CPU, ways=3, shots=2, queries=1)
+    return EpisodeSampler(ClassPool(x, y, transform=transform), device, ways=3, shots=2, queries=1)
 
 
-def test_each_episode_has_one_transform_for_all_its_examples() -> None:
-    sampler = a_sampler(np.arange(40), random_step)
+def test_each_episode_has_one_transform_that_depends_on_its_seed_alone() -> None:
+    sampler, again = (a_sampler(np.arange(40), random_step) for _ in range(2))
     drawn = sampler.draw(50, seed=3)
-    actual = sampler.gather(drawn)
-    both = torch.cat([actual.support_x, actual.query_x], dim=1)  # (50, 9)
-    positions = torch.cat([drawn.support, drawn.query], dim=1)
-    steps = both // 1000
-    assert torch.equal(both % 100, positions)  # examples keep their places
+    whole = sampler.gather(drawn)
+    both = torch.cat([whole[0], whole[2]], dim=1)  # (50, 9)
+    assert torch.equal(both % 100, torch.cat([drawn.support, drawn.query], dim=1))
+    steps, small = both // 1000, both // 100 % 10
     assert (steps == steps[:, :1]).all()
     assert len(set(steps[:, 0].tolist())) == 50
-    assert len(set((both // 100 % 10).flatten().tolist())) == 10  # with a small number each
-    assert not (both // 100 % 10 == (both // 100 % 10)[:1]).all(1)[1:].any()
-
-
-def test_the_transform_of_an_episode_does_not_depend_on_the_others() -> None:
-    sampler, again = (a_sampler(np.arange(40), random_step) for _ in range(2))
-    drawn = sampler.draw(8, seed=1)
-    whole = sampler.gather(drawn)
+    assert len(set(small.flatten().tolist())) == 10  # with a small number each
     again.draw(3, seed=5)
-    part = again.gather(again.draw(8, seed=1).part(5, 7))
-    assert torch.equal(part.support_x, whole.support_x[5:7])
-    assert torch.equal(part.query_x, whole.query_x[5:7])
-    assert torch.equal(sampler.gather(drawn).query_x, whole.query_x)
-    other = sampler.gather(sampler.draw(8, seed=2))
-    assert not (other.support_x // 1000 == whole.support_x // 1000).any()
+    part = again.gather(again.draw(50, seed=3).part(5, 7))
+    assert torch.equal(part[0], whole[0][5:7])
+    assert torch.equal(part[2], whole[2][5:7])
     assert drawn.seeds.device.type == "cpu"  # so that no transform waits for a GPU
 
-
-def test_a_transform_that_loses_examples_is_rejected() -> None:
     class Half:
         name = "half"
 
@@ -194,114 +166,35 @@ def test_a_transform_that_loses_examples_is_rejected() -> None:
             return images[::2]
 
     sampler = a_sampler(np.arange(40), lambda rng: Half())
-    with pytest.raises(ValueError, match=r"transform 'half' must return as many .* got 5 for 9"):
+    with pytest.raises(ValueError, match=r"transform 'half' must return 9 examples, got 5"):
         sampler.gather(sampler.draw(1, seed=0))
 
 
-def test_episodes_depend_on_the_seed_alone() -> None:
-    sampler, again = a_sampler(np.arange(40)), a_sampler(np.arange(40))
-    sampler.draw(3, seed=5)
-    torch.manual_seed(99)
-    for one, other in zip(sampler.draw(6, seed=1), again.draw(6, seed=1), strict=True):
-        assert torch.equal(one, other)
-    assert not torch.equal(sampler.draw(6, seed=1).support, sampler.draw(6, seed=2).support)
-
-
-def test_the_global_generator_of_torch_does_not_change() -> None:
-    before = torch.get_rng_state()
-    a_sampler(np.arange(40)).draw(6, seed=1)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def read_only(x: Any, folder: Path) -> Any:
-    copy = x.copy()
-    copy.flags.writeable = False
-    return copy
-
-
-def memory_mapped(x: Any, folder: Path) -> Any:
-    np.save(folder / "x.npy", x)
-    return np.load(folder / "x.npy", mmap_mode="r")
-
-
-@pytest.mark.parametrize(
-    "keep",
-    [
-        lambda x, _: x,
-        lambda x, _: x[::-1][::-1],
-        lambda x, _: np.asfortranarray(x),
-        read_only,
-        memory_mapped,
-        lambda x, _: torch.from_numpy(x),
-    ],
-    ids=["numpy", "strided", "fortran", "read-only", "memory-mapped", "torch"],
-)
-def test_data_are_gathered_from_any_kind_of_memory(keep: Any, tmp_path: Path) -> None:
+def test_data_are_gathered_from_any_kind_of_memory(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(256, size=(40, 3, 2), dtype=np.uint8)
-    sampler = a_sampler(keep(x, tmp_path))
-    drawn = sampler.draw(4, seed=0)
-    actual = sampler.gather(drawn)
-    assert actual.support_x.dtype == torch.uint8
-    assert actual.support_x.shape == (4, 6, 3, 2)
-    assert actual.classes == 3
-    np.testing.assert_array_equal(actual.support_x.numpy(), x[drawn.support.numpy()])
-    np.testing.assert_array_equal(actual.query_x.numpy(), x[drawn.query.numpy()])
-    assert torch.equal(actual.query_y, drawn.query_y)
-
-
-@pytest.mark.parametrize(
-    ("given_type", "expected"),
-    [("f8", torch.float32), ("f4", torch.float32), ("i8", torch.int64), ("u1", torch.uint8)],
-)
-def test_only_floats_change_their_type(given_type: str, expected: torch.dtype) -> None:
-    for x in (np.arange(4, dtype=given_type), torch.from_numpy(np.arange(4, dtype=given_type))):
-        taken = take(x, torch.tensor([[3, 1]]), CPU)
-        assert taken.dtype == expected
-        assert taken.tolist() == [[3, 1]]
-
-
-def test_a_part_of_a_draw_holds_the_same_episodes() -> None:
-    drawn = a_sampler(np.arange(40)).draw(6, seed=0)
-    part = drawn.part(2, 5)
-    assert all(torch.equal(a[2:5], b) for a, b in zip(drawn, part, strict=True))
-
-
-def test_data_are_copied_to_the_device_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episodes, "_CHUNK", 50)
-    x = np.random.default_rng(0).integers(256, size=(33, 4, 2), dtype=np.uint8)
-    copy = copy_to_device(x, CPU)
-    np.testing.assert_array_equal(copy.numpy(), x)
-    assert copy.dtype == torch.uint8
-    x[:] = 0
-    assert copy.any()
-
-
-def test_data_stay_on_the_device_if_they_take_half_of_the_free_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (200, 1000))
-    gpu = torch.device("cuda", 0)
-    assert fits_on_device(np.empty(100, np.uint8), gpu)
-    assert fits_on_device(torch.empty(50, dtype=torch.int16), gpu)
-    assert not fits_on_device(np.empty(101, np.uint8), gpu)
-    assert not fits_on_device(np.empty(1, np.uint8), CPU)
-
-
-def test_a_pool_that_is_too_small_is_rejected_with_its_counts() -> None:
-    pool = ClassPool(np.arange(9), list("aaaabbbcc"))
-    with pytest.raises(ValueError, match=r"shots \+ queries = 4 examples, got 'b' with 3, 'c' wi"):
-        EpisodeSampler(pool, CPU, ways=2, shots=3, queries=1)
-    with pytest.raises(ValueError, match=r"ways must be at most 3, the number of classes"):
-        EpisodeSampler(pool, CPU, ways=4, shots=1, queries=1)
+    np.save(tmp_path / "x.npy", x)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for data in (x[::-1][::-1], np.asfortranarray(x), frozen, mapped, torch.from_numpy(x)):
+        sampler = a_sampler(data)
+        drawn = sampler.draw(4, seed=0)
+        actual = sampler.gather(drawn)
+        assert actual[0].dtype == torch.uint8
+        np.testing.assert_array_equal(actual[0].numpy(), x[drawn.support.numpy()])
+        np.testing.assert_array_equal(actual[2].numpy(), x[drawn.query.numpy()])
+        assert torch.equal(actual[3], drawn.query_y)
+    kinds = {"f8": torch.float32, "f4": torch.float32, "i8": torch.int64, "u1": torch.uint8}
+    for kind, expected in kinds.items():  # only floats change their type
+        for numbers in (np.arange(4, dtype=kind), torch.from_numpy(np.arange(4, dtype=kind))):
+            taken = take(numbers, torch.tensor([[3, 1]]), CPU)
+            assert (taken.dtype, taken.tolist()) == (expected, [[3, 1]])
 
 
 def test_different_data_have_different_fingerprints() -> None:
     x, y = np.arange(200).reshape(100, 2), np.repeat(np.arange(10), 10)
-    same = fingerprint(ClassPool(x.copy(), y))
-    assert "10 classes, 100 examples" in same
-    assert "shape (2,), int64" in same
-    assert same == fingerprint(ClassPool(x, y))
-    others: list[ClassPool | GroupPool] = [
+    pools: list[ClassPool | GroupPool] = [
+        ClassPool(x, y),
         ClassPool(x + 1, y),
         ClassPool(x, y[::-1]),
         ClassPool(x[:90], y[:90]),
@@ -312,9 +205,11 @@ def test_different_data_have_different_fingerprints() -> None:
         ClassPool(x, y, transform=lambda rng: Step(1)),
         ClassPool(x, y, transform=lambda rng: Step(2)),
     ]
-    assert len({same, *(fingerprint(other) for other in others)}) == 10
-    again = fingerprint(ClassPool(x, y, transform=lambda rng: Step(2)))
-    assert again == fingerprint(others[-1])  # does not depend on the address of the function
+    texts = [fingerprint(pool) for pool in pools]
+    assert len({*texts}) == 10
+    assert texts[0] == fingerprint(ClassPool(x.copy(), y))
+    # It does not depend on the address of a function.
+    assert texts[-1] == fingerprint(ClassPool(x, y, transform=lambda rng: Step(2)))
 
 
 @pytest.mark.needs_gpu
@@ -324,21 +219,100 @@ def test_on_a_gpu_episodes_do_not_depend_on_where_the_data_are(
 ) -> None:
     monkeypatch.setattr(episodes, "_SHARE", share)
     x = np.random.default_rng(0).integers(256, size=(40, 3, 2), dtype=np.uint8)
-    y = np.repeat(np.arange(4), 10)
-    sampler = EpisodeSampler(ClassPool(x, y), "cuda", ways=3, shots=2, queries=1)
+    sampler = a_sampler(x, device="cuda")
     assert isinstance(sampler.data, Tensor) == (share > 0)
     drawn = sampler.draw(4, seed=0)
     actual = sampler.gather(drawn)
     assert {part.device.type for part in actual[:-1] if isinstance(part, Tensor)} == {"cuda"}
-    np.testing.assert_array_equal(actual.query_x.cpu().numpy(), x[drawn.query.cpu().numpy()])
-
-
-@pytest.mark.needs_gpu
-def test_on_a_gpu_transforms_run_there_and_depend_on_the_seed_alone() -> None:
-    pool = ClassPool(np.arange(40), np.repeat(np.arange(4), 10), transform=random_step)
-    sampler = EpisodeSampler(pool, "cuda", ways=3, shots=2, queries=1)
+    np.testing.assert_array_equal(actual[2].cpu().numpy(), x[drawn.query.cpu().numpy()])
+    sampler = a_sampler(np.arange(40), random_step, device="cuda")
     drawn = sampler.draw(4, seed=0)
     actual, again = sampler.gather(drawn), sampler.gather(sampler.draw(4, seed=0))
-    assert actual.query_x.device.type == "cuda"
-    assert torch.equal(actual.query_x, again.query_x)
-    assert torch.equal(actual.query_x % 100, drawn.query)
+    assert actual[2].device.type == "cuda"
+    assert torch.equal(actual[2], again[2])
+    assert torch.equal(actual[2] % 100, drawn.query)
+
+
+# Augmented images.
+
+
+def coloured() -> tuple[Any, Any]:
+    """Images whose first pixel says which image it is; the class is its number modulo 3."""
+    number = np.arange(18, dtype=np.uint8)
+    x = np.zeros((18, 16, 16, 3), np.uint8)
+    x[:, 0, 0, 0] = number
+    return x, number % 3
+
+
+def images_of(x: Any, y: Any, backbone: Any = None, **recipe: Any) -> Images:
+    pool = ClassPool(x, y)
+    sampler = EpisodeSampler(pool, CPU, ways=2, shots=1, queries=1)
+    return Images(pool, sampler, backbone or Conv4(size=16, rng=0), Recipe(**recipe))
+
+
+def test_an_epoch_shows_every_image_once_with_its_class() -> None:
+    options: dict[str, Any] = {"batch": 6, "crop": 1.0, "flip": False, "colour": 0.0}
+    images = images_of(*coloured(), rotate=False, **options)
+    batches = list(images.epoch(generator()))
+    assert [len(batch) for batch, _ in batches] == [6, 6, 6]
+    shown = (torch.cat([batch[:, 0, 0, 0] for batch, _ in batches]) * 255).round().long()
+    assert sorted(shown.tolist()) == list(range(18))
+    assert torch.equal(shown % 3, torch.cat([labels for _, labels in batches]))
+    # Rotated copies are classes of their own: the first pixel has moved to another corner.
+    rotated = images_of(*coloured(), **options)
+    assert (images.outputs, rotated.outputs) == (3, 12)
+    corners = {0: (0, 0), 1: (15, 0), 2: (15, 15), 3: (0, 15)}
+    pairs = [pair for batch in rotated.epoch(generator(1)) for pair in zip(*batch, strict=True)]
+    assert {int(label) % 4 for _, label in pairs} == {0, 1, 2, 3}
+    for image, label in pairs:
+        assert round(float(image[0][corners[int(label) % 4]]) * 255) % 3 == label // 4
+    augmented = images_of(*coloured(), batch=1000)
+    assert augmented.batch == 18
+    plain = torch.cat(list(augmented.plain(generator())))
+    assert sorted((plain[:, 0, 0, 0] * 255).round().int().tolist()) == list(range(18))
+
+
+def test_only_what_can_be_augmented_is() -> None:
+    wide = images_of(np.zeros((8, 16, 20, 3), np.uint8), [0, 1] * 4, batch=4)
+    assert wide.outputs == 2  # images that are not square are not rotated
+    rows = images_of(np.arange(16.0).reshape(8, 2), [0, 1] * 4, MLP(2, rng=0), batch=4)
+    shown = torch.cat([batch for batch, _ in rows.epoch(generator())])
+    assert (rows.outputs, sorted(shown[:, 0].tolist())) == (2, list(np.arange(0.0, 16, 2)))
+    floats = images_of(np.full((8, 16, 16, 3), 40.0), [0, 1] * 4, batch=8, rotate=False)
+    ((batch, _),) = floats.epoch(generator())
+    torch.testing.assert_close(batch, torch.full_like(batch, 40.0))  # not between 0 and 1
+
+
+def test_crops_of_a_ramp_are_ramps_of_the_given_width() -> None:
+    # The value of a pixel is the horizontal position of its centre, from 0 to 1.
+    ramp = ((torch.arange(16) + 0.5) / 16).expand(4000, 1, 16, 16).clone()
+    parts = crop_and_flip(ramp, generator(), crop=0.25, flip=True)
+    line = parts[:, 0, 0]
+    torch.testing.assert_close(parts, parts[:, :, :1].expand_as(parts), atol=1e-5, rtol=0)
+    assert 0 <= float(line.min()) <= float(line.max()) <= 1
+    steps = line.diff(dim=1) * torch.sign(line[:, 8] - line[:, 7])[:, None]
+    assert float(steps.min()) > -1e-6
+    width = (line[:, 8] - line[:, 7]).abs() * 16  # slope of the ramp: share of the image
+    low = (0.25 * 3 / 4) ** 0.5
+    assert low - 1e-3 <= float(width.min()) < low + 0.05  # both ends are reached
+    assert 0.99 < float(width.max()) <= 1 + 1e-3
+    mirrored = float((line[:, 8] < line[:, 7]).float().mean())
+    assert abs(mirrored - 0.5) < 5.1 * 0.5 / 4000**0.5  # standard deviations
+    upright = crop_and_flip(ramp, generator(), crop=0.25, flip=False)[:, 0, 0]
+    assert bool((upright.diff(dim=1) > -1e-6).all())
+
+
+def test_colours_change_within_their_strength() -> None:
+    grey = torch.full((2000, 1, 2, 2), 0.5)
+    changed = change_colours(grey, generator(), strength=0.4)
+    assert 0.3 - 1e-6 <= float(changed.min()) < 0.31
+    assert 0.69 < float(changed.max()) <= 0.7 + 1e-6
+    torch.testing.assert_close(change_colours(grey, generator(), strength=0.0), grey)
+    red = torch.zeros(500, 3, 2, 2)
+    red[:, 0] = 0.5
+    assert float(change_colours(red, generator(), strength=0.4)[:, 1].max()) > 0.01  # towards grey
+    flat = change_colours(torch.full((500, 3, 2, 2), 0.5), generator(), strength=0.4)
+    torch.testing.assert_close(flat[:, 0], flat[:, 2])  # grey stays grey
+    noise = torch.rand(64, 3, 4, 4, generator=generator())
+    strong = change_colours(noise, generator(), strength=0.9)
+    assert 0 <= float(strong.min()) <= float(strong.max()) <= 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,167 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac._common import (
-    Counts,
-    PathLike,
-    Progress,
-    as_whole_number,
-    brief,
-    ignore_progress,
-    require,
-)
+from metapac._common import Counts, PathLike, Progress, as_whole_number, ignore_progress, require
 from metapac.errors import InvalidInput
-from metapac.fewshot.datasets import cache, pickles
+from metapac.fewshot.datasets import cache
 from metapac.fewshot.pools import ClassPool, Pools
 
-BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
-Images = NDArray[np.uint8]
+_NAME = "cifar10c"
+_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 
-_SHAPE = (3, 32, 32)  # channels, height, width, as both layouts store an image
-_PIXELS = 3 * 32 * 32
+_SHAPE = (3, 32, 32)  # channels, height, width
+_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the pixels
 _CLASSES = 10
-_FOLDERS = {False: "cifar-10-batches-py", True: "cifar-10-batches-bin"}
-_REMEDY = "Delete it and run 'metapac data fetch cifar10c' again."
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A folder with the batches."""
-
-    folder: Path
-    binary: bool
-
-    @property
-    def name(self) -> str:
-        """Kind of layout."""
-        return "binary records" if self.binary else "pickled batches"
-
-    @property
-    def files(self) -> list[Path]:
-        """Every file that is read."""
-        return [self.meta, *map(self._batch, BATCHES)]
-
-    @property
-    def meta(self) -> Path:
-        """File with the names of the classes."""
-        return self.folder / ("batches.meta.txt" if self.binary else "batches.meta")
-
-    def _batch(self, name: str) -> Path:
-        return self.folder / (f"{name}.bin" if self.binary else name)
-
-    @property
-    def absent(self) -> list[str]:
-        """Names of the files that are not there."""
-        return [path.name for path in self.files if not path.is_file()]
-
-    @property
-    def shortage(self) -> str:
-        """What the folder lacks, and what to do; empty if everything is there."""
-        if not self.absent:
-            return ""
-        return (
-            f"lacks {', '.join(self.absent)} of CIFAR-10. Run 'metapac data fetch cifar10c', or "
-            "unpack cifar-10-python.tar.gz or cifar-10-binary.tar.gz there."
-        )
-
-    def classes(self) -> list[str]:
-        """Return the names of the ten classes."""
-        names = _read_words(self.meta) if self.binary else _read_label_names(self.meta)
-        if len(set(names)) != _CLASSES or len(names) != _CLASSES:
-            raise InvalidInput(
-                f"{self.meta} must name {_CLASSES} classes, got {len(set(names))}. {_REMEDY}"
-            )
-        return names
-
-    def read(self, name: str) -> tuple[Images, Counts]:
-        """Return the images of a batch and their labels."""
-        path = self._batch(name)
-        images, labels = _read_records(path) if self.binary else _read_pickle(path)
-        outside = labels[(labels < 0) | (labels >= _CLASSES)]
-        if len(outside):
-            raise InvalidInput(
-                f"{path} must hold labels 0 .. {_CLASSES - 1}, got {outside[0]}. {_REMEDY}"
-            )
-        return images.reshape(-1, *_SHAPE), labels
-
-
-def find_layout(folder: Path) -> Layout:
-    """Return the most complete layout in a folder or in the publisher's subfolder."""
-    places = [
-        Layout(place, binary)
-        for binary in _FOLDERS
-        for place in (folder / _FOLDERS[binary], folder)
-    ]
-    return min(places, key=lambda layout: (len(layout.absent), layout.folder != folder))
-
-
-def _read_records(path: Path) -> tuple[Images, Counts]:
-    """Read records of a label and the pixels, one byte each."""
-    size = path.stat().st_size
-    if not size or size % (1 + _PIXELS):
-        raise InvalidInput(
-            f"{path} must hold records of {1 + _PIXELS} bytes, got {size} bytes: it is empty or "
-            f"truncated. {_REMEDY}"
-        )
-    records = np.fromfile(path, np.uint8).reshape(-1, 1 + _PIXELS)
-    return records[:, 1:], records[:, 0].astype(np.int64)
-
-
-def _read_pickle(path: Path) -> tuple[Images, Counts]:
-    content = _read_dict(path, "data", "labels")
-    images, labels = (pickles.as_array(content[key]) for key in ("data", "labels"))
-    if images.dtype != np.uint8 or images.shape[1:] != (_PIXELS,) or not len(images):
-        raise InvalidInput(
-            f"{path} must hold images as uint8 of shape (n, {_PIXELS}), got {images.dtype} of "
-            f"shape {images.shape}. {_REMEDY}"
-        )
-    if labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
-        raise InvalidInput(
-            f"{path} must hold a label for each of {len(images)} images, got {labels.dtype} of "
-            f"shape {labels.shape}: {brief(content['labels'])}. {_REMEDY}"
-        )
-    return images, labels.astype(np.int64)
-
-
-def _read_label_names(path: Path) -> list[str]:
-    names = _read_dict(path, "label_names")["label_names"]
-    if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
-        raise InvalidInput(
-            f"{path} must hold label_names as a list of names, got {brief(names)}. {_REMEDY}"
-        )
-    return [
-        name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
-        for name in names
-    ]
-
-
-def _read_dict(path: Path, *keys: str) -> dict[str, Any]:
-    content = pickles.load(path)
-    if not isinstance(content, dict) or not set(keys) <= content.keys():
-        kind = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise InvalidInput(f"{path} must hold {' and '.join(keys)}, got {kind}. {_REMEDY}")
-    return content
-
-
-def _read_words(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="ascii").split()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} must be a text file ({error}). {_REMEDY}") from error
-
-
-NAME = "cifar10c"
-
-_SPLITS = {"train": BATCHES[:4], "calibration": BATCHES[4:5], "test": BATCHES[5:]}
 _PUBLISHED = 10_000  # images in a batch
+_FILES = ("batches.meta.txt", *(f"{name}.bin" for name in _BATCHES))
+_SPLITS = {"train": _BATCHES[:4], "calibration": _BATCHES[4:5], "test": _BATCHES[5:]}
+_AGAIN = "Delete it and run 'metapac data fetch cifar10c' again."
 
 
 def cifar10c(*, validation: int = 5000, home: cache.Home = None) -> Pools[ClassPool]:
     """Return the prepared CIFAR-10 as pools of ten classes, whose tasks differ by corruptions.
 
     data_batch_1 to 4 are the training and validation pools, data_batch_5 is the calibration pool
-    and test_batch the test pool; no image is in two pools. The corruptions of a task are drawn
-    i.i.d. from one distribution in all of them, as in the paper.
+    and test_batch the test pool. The corruptions of all tasks are drawn i.i.d., as in the paper.
 
     Parameters
     ----------
@@ -185,26 +45,16 @@ def cifar10c(*, validation: int = 5000, home: cache.Home = None) -> Pools[ClassP
     Pools
         Pools of images, uint8 (3, 32, 32), memory-mapped, with random corruptions as transform.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the data are not prepared.
-    MissingExtra
-        If torch is not installed.
-
     Examples
     --------
-    Prepare batches of ten black images, then load them:
-
     >>> import pathlib, tempfile
     >>> from metapac.fewshot import cifar10c
     >>> from metapac.fewshot.datasets.catalogue import get_data_set
     >>> with tempfile.TemporaryDirectory() as home:
     ...     folder = pathlib.Path(home)
     ...     _ = (folder / "batches.meta.txt").write_text("a b c d e f g h i j")
-    ...     for name in ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
-    ...                  "data_batch_5", "test_batch"):
-    ...         records = b"".join(bytes([label]) + bytes(3072) for label in range(10))
+    ...     records = b"".join(bytes([label]) + bytes(3072) for label in range(10))
+    ...     for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
     ...         _ = (folder / f"{name}.bin").write_bytes(records)
     ...     _ = get_data_set("cifar10c").prepare(folder, home=home)
     ...     pools = cifar10c(validation=10, home=home)
@@ -212,22 +62,15 @@ def cifar10c(*, validation: int = 5000, home: cache.Home = None) -> Pools[ClassP
     (<ClassPool 'train': 10 classes, 30 examples>, <ClassPool 'test': 10 classes, 10 examples>)
     """
     corruptions = require("metapac.fewshot.datasets.corruptions", extra="torch", purpose="cifar10c")
-    data = cache.open_prepared(NAME, home)
+    data = cache.open_prepared(_NAME, home)
     sizes = {split: facts["examples"] for split, facts in data.facts["splits"].items()}
     validation = as_whole_number("validation", validation, minimum=0)
     if validation >= sizes["train"]:
-        raise InvalidInput(
-            f"validation must leave some of the {sizes['train']} images of data_batch_1 to 4 to "
-            f"train on, got {validation}."
-        )
+        raise InvalidInput(f"validation must be below {sizes['train']}, got {validation}.")
+    train = {"train": sizes.pop("train") - validation, "validation": validation}
     names = np.array(data.facts["classes"])
     pools, start = {}, 0
-    for pool, size in {
-        "train": sizes["train"] - validation,
-        "validation": validation,
-        "calibration": sizes["calibration"],
-        "test": sizes["test"],
-    }.items():
+    for pool, size in (train | sizes).items():
         if size:
             x, y = (data[array][start : start + size] for array in "xy")
             transform = corruptions.random_corruptions
@@ -238,58 +81,80 @@ def cifar10c(*, validation: int = 5000, home: cache.Home = None) -> Pools[ClassP
 
 def missing(folder: PathLike) -> list[str]:
     """Return which files of CIFAR-10 are missing from a folder."""
-    layout = find_layout(Path(folder))
-    return [f"{layout.folder} {layout.shortage}"] if layout.shortage else []
+    place, shortage = _find_batches(folder)
+    return [f"{place} {shortage}"] if shortage else []
 
 
 def prepare(
     folder: PathLike, *, home: cache.Home = None, progress: Progress | None = None
 ) -> cache.Prepared:
-    """Convert the published batches, pickled or binary, into images and labels.
-
-    The images of a split are ordered so that any number of images at its end has the classes in
-    equal shares. A validation pool is then a slice, not a copy.
-    """
-    layout = find_layout(Path(folder))
-    if layout.shortage:
-        raise FileNotFoundError(errno.ENOENT, layout.shortage, str(layout.folder))
-    fill = partial(_fill, layout=layout, progress=progress or ignore_progress)
-    return cache.prepare(NAME, layout.files, fill, home=home)
+    """Convert the published batches; any number of images at the end of a split is stratified."""
+    place, shortage = _find_batches(folder)
+    if shortage:
+        raise FileNotFoundError(errno.ENOENT, shortage, str(place))
+    fill = partial(_fill, place=place, progress=progress or ignore_progress)
+    return cache.prepare(_NAME, [place / name for name in _FILES], fill, home=home)
 
 
-def _fill(writer: cache.Writer, layout: Layout, progress: Progress) -> dict[str, Any]:
-    classes = layout.classes()
+def _find_batches(folder: PathLike) -> tuple[Path, str]:
+    """Return the folder of the batches, which may be the publisher's, and what it lacks."""
+    inside = Path(folder) / "cifar-10-batches-bin"
+    place = inside if inside.is_dir() else Path(folder)
+    absent = [name for name in _FILES if not (place / name).is_file()]
+    is_pickled = any((place / name).exists() for name in (_BATCHES[0], "cifar-10-batches-py"))
+    pickled = " (the pickled version that is there is not read)" if is_pickled else ""
+    remedy = "Run 'metapac data fetch cifar10c', or unpack cifar-10-binary.tar.gz there."
+    text = f"lacks {', '.join(absent)} of CIFAR-10{pickled}. {remedy}"
+    return place, text if absent else ""
+
+
+def _fill(writer: cache.Writer, place: Path, progress: Progress) -> dict[str, Any]:
+    classes = _read_classes(place / "batches.meta.txt")
     sizes: dict[str, int] = {}
     counts: dict[str, Counts] = {}
     for split, names in _SPLITS.items():
-        batches = {}
+        batches = []
         for name in names:
-            batches[name] = layout.read(name)
-            sizes[name] = len(batches[name][1])
-            progress("reading batches", len(sizes), len(BATCHES))
-        counts[split] = np.bincount(_append(writer, batches), minlength=len(classes))
+            batches.append(_read_batch(place / f"{name}.bin"))
+            sizes[name] = len(batches[-1][1])
+            progress("reading batches", len(sizes), len(_BATCHES))
+        x, y = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
+        part = np.repeat([_BATCHES.index(name) for name in names], [sizes[name] for name in names])
+        order = _stratified_tail_order(y)
+        for rows in np.array_split(order, len(batches)):
+            writer.append("x", x[rows])
+        writer.append("y", y[order])
+        writer.append("part", part[order].astype(np.uint8))
+        counts[split] = np.bincount(y, minlength=_CLASSES)
     total = np.sum(list(counts.values()), axis=0)
+    published = f"was published with {_PUBLISHED:,} images and has"
+    other = {name: size for name, size in sizes.items() if size != _PUBLISHED}
     return {
-        "layout": layout.name,
+        "layout": "binary records",
         "classes": classes,
         "counts": dict(zip(classes, total.tolist(), strict=True)),
         "splits": {split: cache.describe_counts(n.tolist()) for split, n in counts.items()},
-        "notes": _differences(sizes),
+        "notes": [f"{name} {published} {size:,} here" for name, size in other.items()],
     }
 
 
-def _append(writer: cache.Writer, batches: dict[str, tuple[Images, Counts]]) -> Counts:
-    """Write the batches of a split; return their labels."""
-    y = np.concatenate([labels for _, labels in batches.values()])
-    x = np.concatenate([images for images, _ in batches.values()])
-    numbers = [BATCHES.index(name) for name in batches]
-    part = np.repeat(numbers, [len(labels) for _, labels in batches.values()])
-    order = _stratified_tail_order(y)
-    for rows in np.array_split(order, len(batches)):
-        writer.append("x", x[rows])
-    writer.append("y", y[order])
-    writer.append("part", part[order].astype(np.uint8))
-    return y
+def _read_classes(path: Path) -> list[str]:
+    names = path.read_text("utf-8", "backslashreplace").split()
+    if len(set(names)) != _CLASSES or len(names) != _CLASSES:
+        raise InvalidInput(f"{path} must name {_CLASSES} classes, got {len(set(names))}. {_AGAIN}")
+    return names
+
+
+def _read_batch(path: Path) -> tuple[NDArray[np.uint8], Counts]:
+    """Return the images of a batch and their labels."""
+    size = path.stat().st_size
+    if not size or size % _RECORD:
+        raise InvalidInput(f"{path} must hold records of {_RECORD} bytes, got {size}. {_AGAIN}")
+    records = np.fromfile(path, np.uint8).reshape(-1, _RECORD)
+    labels = records[:, 0].astype(np.int64)
+    if labels.max() >= _CLASSES:
+        raise InvalidInput(f"{path} must hold labels 0 .. 9, got {labels.max()}. {_AGAIN}")
+    return records[:, 1:].reshape(-1, *_SHAPE), labels
 
 
 def _stratified_tail_order(y: Counts) -> Counts:
@@ -299,12 +164,3 @@ def _stratified_tail_order(y: Counts) -> Counts:
         members = np.flatnonzero(y == label)
         later[members] = np.arange(len(members))[::-1]
     return np.lexsort((y, -later))
-
-
-def _differences(sizes: dict[str, int]) -> list[str]:
-    """Return how the data differ from what was published."""
-    return [
-        f"{name} was published with {_PUBLISHED:,} images and has {size:,} here"
-        for name, size in sizes.items()
-        if size != _PUBLISHED
-    ]

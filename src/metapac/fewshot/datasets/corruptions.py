@@ -1,11 +1,8 @@
-"""The corruptions of CIFAR10-C.
-
-The same code runs on CPU and GPU. Constants are those of severities 1 and 2 for 32 x 32 images.
-"""
+"""The corruptions of CIFAR10-C at severities 1 and 2; the same code runs on CPU and GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -43,17 +40,14 @@ class Corruption:
 
     def __post_init__(self) -> None:
         if self.kind not in (*KINDS, "identity") or self.severity not in SEVERITIES:
-            raise InvalidInput(
-                f"a corruption must be {', '.join(KINDS)} or identity at severity 0, 1 or 2, got "
-                f"{self.kind!r} at {self.severity!r}. Pass one such as Corruption('shot noise', 2)."
-            )
+            rule = f"a corruption must be {', '.join(KINDS)} or identity at severity 0, 1 or 2"
+            raise InvalidInput(f"{rule}, got {self.kind!r} at {self.severity!r}.")
         if self.severity == 0 or self.kind == "identity":
             object.__setattr__(self, "kind", "identity")
             object.__setattr__(self, "severity", 0)
 
     @property
     def name(self) -> str:
-        """Name, such as "shot noise 2"."""
         return f"{self.kind} {self.severity}" if self.severity else self.kind
 
 
@@ -68,7 +62,6 @@ class Corruptions:
 
     @property
     def name(self) -> str:
-        """Names of the corruptions, separated by commas."""
         return ", ".join(corruption.name for corruption in self.sequence)
 
     def __call__(self, images: Any, rng: Seed) -> Any:
@@ -76,11 +69,7 @@ class Corruptions:
 
 
 def random_corruptions(rng: Seed) -> Corruptions:
-    """Return the transform of a random task: one to three distinct corruptions out of nine.
-
-    Each length is equally likely, and so is each ordered choice of that length. The paper only
-    says "a subsequence of the nine corruptions of size at most three".
-    """
+    """Return one to three distinct corruptions out of nine; each length is equally likely."""
     generator = np.random.default_rng(rng)
     length = generator.integers(1, 4)
     chosen = generator.choice(len(NINE), length, replace=False)
@@ -107,20 +96,13 @@ def corrupt(images: Any, sequence: Sequence[Corruption], rng: Seed) -> Any:
 def _check_images(images: Any) -> None:
     kind, shape = str(images.dtype).removeprefix("torch."), tuple(images.shape)
     if kind not in ("uint8", "float32", "float64"):
-        raise InvalidInput(
-            f"images must be uint8, float32 or float64, got {kind}. Convert pixels of 0 .. 255 to "
-            "uint8."
-        )
+        raise InvalidInput(f"images must be uint8, float32 or float64, got {kind}.")
     if len(shape) != 4 or shape[1] not in (1, 3) or shape[2] != shape[3] or shape[2] < 8:
-        raise InvalidInput(
-            "images must have shape (n, channels, side, side), 1 or 3 channels and a side of at "
-            f"least 8, got {shape}. Bring channels forward with images.transpose(0, 3, 1, 2)."
-        )
+        rule = "images must be of shape (n, 1 or 3, side, side), with a side of at least 8"
+        raise InvalidInput(f"{rule}, got {shape}.")
     if kind != "uint8" and shape[0] and not (images.min() >= 0 and images.max() <= 1):
-        raise InvalidInput(
-            f"images of floats must be from 0 to 1, got {float(images.min()):g} to "
-            f"{float(images.max()):g}. Divide pixels of 0 .. 255 by 255."
-        )
+        low, high = float(images.min()), float(images.max())
+        raise InvalidInput(f"images of floats must be from 0 to 1, got {low:g} to {high:g}.")
 
 
 def _apply(corruption: Corruption, x: Tensor, generator: Generator) -> Tensor:
@@ -159,16 +141,12 @@ def _elastic_transform(x: Tensor, severity: int, generator: Generator) -> Tensor
     return displace(x, smooth(noise, side * _WIDTH[severity]) * (side * _STRENGTH[severity]))
 
 
-_EFFECTS: dict[str, Callable[[Tensor, int, Generator], Tensor]] = dict(
-    zip(KINDS, (_gaussian_noise, _shot_noise, _impulse_noise, _elastic_transform), strict=True)
-)
+_FUNCTIONS = (_gaussian_noise, _shot_noise, _impulse_noise, _elastic_transform)
+_EFFECTS = dict(zip(KINDS, _FUNCTIONS, strict=True))
 
 
 def move(x: Tensor, moves: Tensor) -> Tensor:
-    """Transform images by the affine map that moves three points around the centre.
-
-    Beyond its border, an image is mirrored at the centres of its outermost pixels.
-    """
+    """Move three points around the centre; mirror at the centres of the outermost pixels."""
     side = x.shape[-1]
     points = _points(side, x.dtype, x.device)  # (3, 2)
     ends = pad(points + moves, (0, 1), value=1.0)  # (n, 3, 3)
@@ -187,10 +165,7 @@ def _points(side: int, kind: torch.dtype, device: torch.device) -> Tensor:
 
 
 def displace(x: Tensor, field: Tensor) -> Tensor:
-    """Take each pixel of an image from a displaced position.
-
-    Beyond its border, an image is mirrored at the edges of its outermost pixels.
-    """
+    """Take each pixel from a displaced position; mirror at the edges of the outermost pixels."""
     side = x.shape[-1]
     axis = (2 * torch.arange(side, dtype=x.dtype, device=x.device) + 1) / side - 1
     here = torch.stack(torch.meshgrid(axis, axis, indexing="xy"))  # (2, side, side)
@@ -211,15 +186,10 @@ def _blur(side: int, width: float, kind: torch.dtype, device: torch.device) -> T
 
 
 def _shot_noise_by_level(x: Tensor, severity: int, generator: Generator) -> Tensor:
-    """Return the same as ``_shot_noise`` of uint8, rounded, but several times as fast.
-
-    A table holds the distribution of the new level for each of the 256 old levels. Walker's alias
-    method (1977) samples with one lookup: a random column, then its level or its alias.
-    """
+    """Return ``_shot_noise`` of uint8, rounded, by Walker's fast alias method (1977)."""
     table = _alias_table(_PHOTONS[severity], x.device)
-    draw = torch.randint(
-        2**31, x.shape, generator=generator, dtype=torch.int32, device=x.device
-    )  # 8 bits for the column, 23 for the choice in it
+    options: Any = {"generator": generator, "dtype": torch.int32, "device": x.device}
+    draw = torch.randint(2**31, x.shape, **options)  # 8 bits for the column, 23 for its choice
     column = draw & 255
     entry = table.index_select(0, ((x.to(torch.int32) << 8) + column).flatten()).view_as(draw)
     return torch.where(draw >> 8 < entry >> 8, column, entry & 255).to(torch.uint8)

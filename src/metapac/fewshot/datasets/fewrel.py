@@ -3,327 +3,34 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
-from metapac._common import (
-    Array,
-    Counts,
-    PathLike,
-    Progress,
-    Seed,
-    as_whole_number,
-    brief,
-    ignore_progress,
-)
+from metapac import artefact
+from metapac._common import Array, PathLike, Progress, Seed, as_whole_number, brief, ignore_progress
 from metapac.errors import InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.pools import ClassPool, Pools
 
-_GLOVE_REMEDY = (
-    "Unpack it if it is packed; if it is damaged, delete it and run 'metapac data fetch fewrel' "
-    "again."
-)
-
-_HEADER = re.compile(rb"(\d{1,9}) ([1-9]\d{0,4})")  # "400000 50": words, width
-_NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_LONGEST = 1 << 20  # bytes of a line, so that a file without line ends is not read into memory
-_LINES = 1 << 14  # between two reports of progress
-_LARGEST = float(np.finfo(np.float32).max)
-
-
-def read_vectors(
-    path: PathLike, words: Collection[str], *, progress: Progress | None = None
-) -> tuple[list[str], Array]:
-    """Read the vectors of some words from a GloVe text file.
-
-    A line is a word, which may contain spaces, and its numbers. If a word is repeated, its first
-    line is used. A first line such as "400000 50", as word2vec writes it, is checked and skipped.
-    Every line must be UTF-8 of one width, but only the vectors of ``words`` are parsed.
-    """
-    path = Path(path)
-    width, stated = _read_shape(path)
-    # A lone surrogate, which JSON can hold, occurs in no UTF-8 file.
-    wanted = {word.encode(errors="surrogatepass") for word in words}
-    first_words = {word.partition(b" ")[0] for word in wanted}
-    vectors: dict[bytes, Array] = {}
-    count = 0
-    first = 1 if stated is None else 2
-    for number, line in _read_lines(path, first, progress or ignore_progress):
-        count += 1
-        if line.count(b" ") != width:
-            _check_width(path, number, line, width)
-        if line.partition(b" ")[0] in first_words:  # most lines are never split
-            word, *numbers = line.rsplit(b" ", width)
-            if word in wanted and word not in vectors:
-                vectors[word] = _parse_vector(path, number, numbers)
-    if stated not in (None, count):
-        raise InvalidInput(
-            f"{path} must have {stated} words, as line 1 says, got {count}. {_GLOVE_REMEDY}"
-        )
-    matrix = np.array([*vectors.values()], np.float32).reshape(-1, width)
-    return [word.decode() for word in vectors], matrix
-
-
-def choose_vectors(folders: Iterable[Path]) -> Path | None:
-    """Choose a GloVe file in some folders or their subfolders.
-
-    Vectors of 50 numbers, as in the paper, are preferred; then those trained on 6 billion tokens,
-    then the shortest, then the first by name.
-    """
-    files = [
-        path
-        for folder in folders
-        for pattern in ("glove*.txt", "*/glove*.txt")
-        for path in folder.glob(pattern)
-        if path.is_file()
-    ]
-    return min(files, key=_preference, default=None)
-
-
-def _preference(path: Path) -> tuple[bool, bool, int, str]:
-    match = re.search(r"\.(\d+)d\.", path.name)
-    width = int(match[1]) if match else 10**6
-    return width != 50, ".6B." not in path.name, width, str(path)
-
-
-def _read_shape(path: Path) -> tuple[int, int | None]:
-    """Return the width of the vectors, and their number if line 1 states it."""
-    _, line = next(_read_lines(path, 1, ignore_progress), (1, None))
-    if line is None:
-        raise InvalidInput(f"{path} is empty. {_GLOVE_REMEDY}")
-    header = _HEADER.fullmatch(line)
-    if header:
-        return int(header[2]), int(header[1])
-    fields = line.split(b" ")
-    last = max((i for i, field in enumerate(fields) if not _NUMBER.fullmatch(field)), default=0)
-    if last == len(fields) - 1:
-        raise InvalidInput(
-            f"{path}, line 1 must be a word and its numbers, got {brief(line.decode())}. "
-            f"{_GLOVE_REMEDY}"
-        )
-    return len(fields) - 1 - last, None
-
-
-def _read_lines(path: Path, first: int, progress: Progress) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file from number ``first`` on, without line ends."""
-    total, done = path.stat().st_size, 0
-    with path.open("rb") as file:
-        for number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), start=1):
-            done += len(line)
-            if not line.isascii():
-                _check_text(path, number, line)
-            if not line.endswith(b"\n"):
-                raise InvalidInput(
-                    f"{path}, line {number} has no line end: the file is truncated. {_GLOVE_REMEDY}"
-                )
-            if number >= first:
-                yield number, line.rstrip()
-            if number % _LINES == 0 or done == total:
-                progress("reading word vectors", done, total)
-
-
-def _check_text(path: Path, number: int, line: bytes) -> None:
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(
-            f"{path}, line {number} is not UTF-8 text ({error}). {_GLOVE_REMEDY}"
-        ) from error
-
-
-def _check_width(path: Path, number: int, line: bytes, width: int) -> None:
-    """Raise if a line has too few or too many numbers; a word may contain spaces."""
-    fields = line.split(b" ")
-    if len(fields) <= width or any(map(_NUMBER.fullmatch, fields[1:-width])):
-        raise InvalidInput(
-            f"{path}, line {number} must be a word and {width} numbers, got {len(fields)} fields: "
-            f"{brief(line.decode())}. {_GLOVE_REMEDY}"
-        )
-
-
-def _parse_vector(path: Path, number: int, numbers: Sequence[bytes]) -> Array:
-    try:
-        vector = np.array(numbers, dtype=np.float64)  # (width,)
-        is_finite = bool(np.all(np.abs(vector) <= _LARGEST))
-    except ValueError:
-        is_finite = False
-    if not is_finite:
-        raise InvalidInput(
-            f"{path}, line {number} must be a word and {len(numbers)} finite numbers, got "
-            f"{brief(b' '.join(numbers).decode())}. {_GLOVE_REMEDY}"
-        )
-    return vector.astype(np.float32)
-
-
-SPLITS = {"train": "train_wiki.json", "val": "val_wiki.json"}
-_REMEDY = "Delete it and run 'metapac data fetch fewrel' again."
-
-_FEWREL = "https://github.com/thunlp/FewRel, folder data"
-_GLOVE = "https://nlp.stanford.edu/data/glove.6B.zip, unpacked"
-_SHAPE = '{"tokens": [...], "h": [name, id, [[position, ...], ...]], "t": [...]}'
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Paths of the files, whether they exist or not."""
-
-    relations: dict[str, Path]
-    names: Path
-    vectors: Path
-
-    def missing(self) -> list[str]:
-        """Return which files are missing, and where to get them."""
-        needed = [(path.name, path, _FEWREL) for path in self.relations.values()]
-        needed += [("a GloVe text file such as glove.6B.50d.txt", self.vectors, _GLOVE)]
-        return [
-            f"{what} is missing: run 'metapac data fetch fewrel', or take it from {where}."
-            for what, path, where in needed
-            if not path.is_file()
-        ]
-
-    def files(self) -> list[Path]:
-        """Return every file that is read."""
-        files = (*self.relations.values(), self.names, self.vectors)
-        return [path for path in files if path.is_file()]
-
-
-def find_layout(folder: Path, vectors: Path | None = None) -> Layout:
-    """Find the files of FewRel in a folder, or in the first of its subfolders with some of them."""
-    places = [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]
-    matches = (p for p in places if any((p / name).is_file() for name in SPLITS.values()))
-    place = next(matches, folder)
-    return Layout(
-        {split: place / name for split, name in SPLITS.items()},
-        place / "pid2name.json",
-        vectors or choose_vectors([place, folder]) or place / "glove.6B.50d.txt",
-    )
-
-
-class Sentence(NamedTuple):
-    """A sentence that states a relation between two entities."""
-
-    words: list[str]
-    head: int
-    tail: int
-
-
-def read_relations(path: Path) -> dict[str, list[Sentence]]:
-    """Read the sentences of each relation."""
-    content = _read_json(path)
-    if not isinstance(content, dict) or not content:
-        raise InvalidInput(
-            f"{path} must hold {{relation: [sentence, ...]}}, got {brief(content)}. {_REMEDY}"
-        )
-    return {name: _parse_sentences(path, name, items) for name, items in content.items()}
-
-
-def read_names(path: Path) -> dict[str, str]:
-    """Read the names of the relations."""
-    content = _read_json(path)
-    entries = content.values() if isinstance(content, dict) else [None]
-    if not all(isinstance(pair, list) and pair and isinstance(pair[0], str) for pair in entries):
-        raise InvalidInput(
-            f"{path} must hold {{relation: [name, description]}}, got {brief(content)}. {_REMEDY}"
-        )
-    return {relation: pair[0] for relation, pair in content.items()}
-
-
-def _read_json(path: Path) -> Any:
-    raw = path.read_bytes()
-    if not raw:
-        raise InvalidInput(f"{path} is empty. {_REMEDY}")
-    try:
-        return json.loads(raw, object_pairs_hook=_build_object)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(
-            f"{path} is not complete JSON: {error.msg} at line {error.lineno}, column "
-            f"{error.colno}. {_REMEDY}"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} cannot be read as JSON ({error}). {_REMEDY}") from error
-
-
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; raise if a key is repeated, since its first value would be lost."""
-    content: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in content:
-            raise InvalidInput(f"{key!r} occurs twice")
-        content[key] = value
-    return content
-
-
-def _parse_sentences(path: Path, relation: str, items: Any) -> list[Sentence]:
-    if not isinstance(items, list) or not items:
-        raise InvalidInput(
-            f"{path}, relation {relation!r} must hold a list of sentences, got "
-            f"{brief(items)}. {_REMEDY}"
-        )
-    sentences = []
-    for number, item in enumerate(items, start=1):
-        try:
-            sentences.append(_parse_sentence(item))
-        except _Fault as fault:
-            raise InvalidInput(
-                f"{path}, relation {relation!r}, sentence {number} of {len(items)} {fault}. "
-                f"{_REMEDY}"
-            ) from None
-    return sentences
-
-
-class _Fault(Exception):
-    """A sentence does not have the published form."""
-
-
-def _parse_sentence(item: Any) -> Sentence:
-    try:
-        tokens, head, tail = item["tokens"], item["h"][2], item["t"][2]
-    except (TypeError, LookupError):
-        raise _Fault(f"must be {_SHAPE}, got {brief(item)}") from None
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise _Fault(f"must have tokens that are a list of strings, got {brief(tokens)}")
-    if not tokens:
-        raise _Fault("has no tokens")
-    words = [token.lower() for token in tokens]
-    return Sentence(words, _first_token(head, "h", tokens), _first_token(tail, "t", tokens))
-
-
-def _first_token(mentions: Any, entity: str, tokens: Sequence[str]) -> int:
-    """Return the first token of an entity's first mention; all its mentions are checked."""
-    try:
-        positions = [position for mention in mentions for position in mention]
-        first = mentions[0][0]
-    except (TypeError, LookupError):
-        positions, first = [None], None
-    if not all(type(position) is int for position in positions):
-        raise _Fault(
-            f"must have {entity}[2] that is a list of mentions, each a list of positions, got "
-            f"{brief(mentions)}"
-        )
-    outside = [position for position in positions if not 0 <= position < len(tokens)]
-    if outside:
-        raise _Fault(
-            f"must have positions of {entity} from 0 to {len(tokens) - 1}, its tokens, got "
-            f"{outside[0]}"
-        )
-    return int(first)
-
-
-NAME = "fewrel"
-TOKENS = 128  # longer sentences are truncated
-PADDING, UNKNOWN = 0, 1  # the first two rows of the word vectors
-
+_NAME = "fewrel"
+_SPLITS = {"train": "train_wiki.json", "val": "val_wiki.json"}
 _PUBLISHED, _SENTENCES = {"train": 64, "val": 16}, 700
+_SOURCES = dict.fromkeys(_SPLITS, "https://github.com/thunlp/FewRel, folder data")
+_SOURCES["vectors"] = "https://nlp.stanford.edu/data/glove.6B.zip, unpacked"
+_REMEDY = "Delete it and run 'metapac data fetch fewrel' again."
+_TOKENS = 128  # longer sentences are truncated
+_PADDING, _UNKNOWN = 0, 1  # the first two rows of the word vectors
 
-Facts = dict[str, Any]
+
+_Sentence = tuple[list[str], int, int]  # words, and where the head and the tail entity are
+_Relations = dict[str, list[_Sentence]]
+_Rows = dict[str, int]  # of the vector of each word
 
 
 def fewrel(
@@ -331,17 +38,14 @@ def fewrel(
 ) -> tuple[Pools[ClassPool], Array]:
     """Return the prepared FewRel as pools of relations, and the word vectors for SentenceCNN.
 
-    The 16 relations of val_wiki are the test pool. The 64 relations of train_wiki are divided
-    between calibration, validation and training. (The paper calibrates on the 64 relations that
-    training has seen; here the pools are disjoint.)
+    The 16 relations of val_wiki are the test pool; the 64 of train_wiki are divided between
+    calibration, validation and training. (The paper calibrates on relations seen in training.)
 
     Parameters
     ----------
-    calibration : int, optional
-        Number of relations for calibration: those with the most sentences, since calibration as in
-        the paper needs 500 of each.
-    validation : int, optional
-        Number of relations for validation: those with the next most sentences.
+    calibration, validation : int, optional
+        Number of relations for calibration, those with the most sentences, and for validation,
+        those with the next most.
     rng : int or numpy.random.Generator or None, optional
         Source of randomness; breaks ties.
     home : path_like, optional
@@ -350,59 +54,42 @@ def fewrel(
     Returns
     -------
     pools : Pools
-        Pools of sentences, int32 (128, 3): the row of the word in ``words``, and its position
-        relative to the head and the tail entity. Classes are relation ids, such as P931.
+        Pools of sentences, int32 (128, 3): the row in ``words``, and the positions relative to the
+        head and the tail entity. Classes are relation ids, such as P931.
     words : ndarray of float32, shape (words, width)
         Word vectors.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the data are not prepared.
-
     Examples
     --------
-    Prepare one sentence of each of two relations, then load them:
-
     >>> import json, pathlib, tempfile
     >>> from metapac.fewshot import fewrel
     >>> from metapac.fewshot.datasets.catalogue import get_data_set
     >>> head, tail = ["Ada", "Q1", [[0]]], ["Bo", "Q2", [[2]]]
     >>> sentence = {"tokens": ["Ada", "met", "Bo"], "h": head, "t": tail}
     >>> with tempfile.TemporaryDirectory() as home:
-    ...     folder = pathlib.Path(home)
-    ...     _ = (folder / "train_wiki.json").write_text(json.dumps({"P1": [sentence]}))
-    ...     _ = (folder / "val_wiki.json").write_text(json.dumps({"P2": [sentence]}))
-    ...     _ = (folder / "glove.6B.50d.txt").write_text("met" + " 0.5" * 50 + "\\n")
-    ...     _ = get_data_set("fewrel").prepare(folder, home=home)
+    ...     for name, relation in (("train", "P1"), ("val", "P2")):
+    ...         path = pathlib.Path(home, f"{name}_wiki.json")
+    ...         _ = path.write_text(json.dumps({relation: [sentence]}))
+    ...     _ = pathlib.Path(home, "glove.6B.50d.txt").write_text("met" + " 0.5" * 50 + "\\n")
+    ...     _ = get_data_set("fewrel").prepare(home, home=home)
     ...     pools, words = fewrel(calibration=0, home=home)
     >>> pools.test.x[0, :3].tolist()
     [[1, 0, -2], [2, 1, -1], [1, 2, 0]]
     """
-    data = cache.open_prepared(NAME, home)
-    relations = [name for split in SPLITS for name in data.facts["classes"][split]]
+    data = cache.open_prepared(_NAME, home)
+    relations = [name for split in _SPLITS for name in data.facts["classes"][split]]
     counts = data.facts["counts"]["train"]
     parts = {"calibration": calibration, "validation": validation}
     sizes = [as_whole_number(name, size, minimum=0) for name, size in parts.items()]
     if sum(sizes) > len(counts):
-        raise InvalidInput(
-            f"calibration + validation must be at most {len(counts)}, the relations of "
-            f"train_wiki.json, got {calibration} + {validation}."
-        )
-    divided = np.split(_largest_first(counts, rng), np.cumsum(sizes))
-    members = dict(zip([*parts, "train"], divided, strict=True))
-    members["test"] = np.arange(len(counts), len(relations))
-    pools = {
-        pool: _load(data, relations, chosen, pool)
-        for pool, chosen in members.items()
-        if len(chosen)
-    }
-    return Pools(**pools), np.array(data["words"])  # a copy: torch needs writable memory
-
-
-def _largest_first(counts: Sequence[int], rng: Seed) -> Counts:
+        rule = f"calibration + validation must be at most {len(counts)}"
+        raise InvalidInput(f"{rule}, got {calibration} + {validation}.", parameter=[*parts])
     ties = np.random.default_rng(rng).permutation(len(counts))
-    return np.lexsort((ties, -np.asarray(counts)))
+    largest_first = np.lexsort((ties, -np.asarray(counts)))
+    members = dict(zip([*parts, "train"], np.split(largest_first, np.cumsum(sizes)), strict=True))
+    members["test"] = np.arange(len(counts), len(relations))
+    pools = {p: _load(data, relations, some, p) for p, some in members.items() if len(some)}
+    return Pools(**pools), np.array(data["words"])  # a copy: torch needs writable memory
 
 
 def _load(data: cache.Prepared, relations: Sequence[str], members: Array, name: str) -> ClassPool:
@@ -415,7 +102,15 @@ def _load(data: cache.Prepared, relations: Sequence[str], members: Array, name: 
 
 def missing(folder: PathLike) -> list[str]:
     """Return which files of FewRel are missing from a folder, and where to get them."""
-    return find_layout(Path(folder)).missing()
+    return _missing(_find_files(Path(folder)))
+
+
+def _missing(files: Mapping[str, Path]) -> list[str]:
+    return [
+        f"{files[kind].name} is missing: run 'metapac data fetch fewrel', or take it from {source}."
+        for kind, source in _SOURCES.items()
+        if not files[kind].is_file()
+    ]
 
 
 def prepare(
@@ -427,114 +122,200 @@ def prepare(
 ) -> cache.Prepared:
     """Convert train_wiki.json, val_wiki.json and GloVe vectors into arrays.
 
-    Words are lower-cased. Words without a vector, and tokens of white space, share the mean of
-    all vectors. Positions count from the first token of an entity's first mention; an entity
-    beyond the first 128 tokens gets position 128.
+    Words without a vector share the mean vector; an entity beyond 128 tokens gets position 128.
     """
-    if glove is not None and not Path(glove).is_file():
-        raise FileNotFoundError(
-            errno.ENOENT,
-            "glove must be a GloVe text file, such as glove.6B.50d.txt. Correct the path, or omit "
-            "it to use the file in the folder",
-            str(glove),
-        )
-    layout = find_layout(Path(folder), None if glove is None else Path(glove))
-    if absent := layout.missing():
-        raise FileNotFoundError(errno.ENOENT, " ".join(absent), str(folder))
-    fill = partial(_fill, layout=layout, progress=progress)
-    return cache.prepare(NAME, layout.files(), fill, home=home)
+    files = _find_files(Path(folder)) | ({"vectors": Path(glove)} if glove is not None else {})
+    if absent := _missing(files):
+        raise FileNotFoundError(errno.ENOENT, " ".join(absent), str(glove or folder))
+    sources = [path for path in files.values() if path.is_file()]  # the names are optional
+    fill = partial(_fill, files=files, progress=progress or ignore_progress)
+    return cache.prepare(_NAME, sources, fill, home=home)
 
 
-def _fill(writer: cache.Writer, layout: Layout, progress: Progress | None) -> Facts:
-    splits = {split: read_relations(path) for split, path in layout.relations.items()}
-    _check_disjoint(splits["train"], splits["val"])
+def _find_files(folder: Path) -> dict[str, Path]:
+    """Return the files in a folder, or in the first of its subfolders with some of them."""
+    places = [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]
+    matches = (p for p in places if any((p / name).is_file() for name in _SPLITS.values()))
+    place = next(matches, folder)
+    globs = [(start, f"{sub}glove*.txt") for start in (place, folder) for sub in ("", "*/")]
+    vectors = [path for start, name in globs for path in start.glob(name) if path.is_file()]
+    return {
+        **{split: place / name for split, name in _SPLITS.items()},
+        "names": place / "pid2name.json",
+        "vectors": min(vectors, key=_preference, default=place / "glove.6B.50d.txt"),
+    }
+
+
+def _preference(path: Path) -> tuple[bool, bool, int, str]:
+    """Rank vectors of 50 numbers first, as in the paper, then those of 6 billion tokens."""
+    match = re.search(r"\.(\d+)d\.", path.name)
+    width = int(match[1]) if match else 10**6
+    return width != 50, ".6B." not in path.name, width, str(path)
+
+
+def _fill(writer: cache.Writer, files: Mapping[str, Path], progress: Progress) -> dict[str, Any]:
+    splits = {split: _read_relations(files[split]) for split in _SPLITS}
+    if shared := sorted(splits["train"].keys() & splits["val"].keys()):
+        both = f"{files['train']} and {files['val'].name}"
+        raise InvalidInput(f"{both} must not share a relation, got {shared[0]!r} in both.")
     relations = splits["train"] | splits["val"]
-    vectors, rows = _read_vectors(relations.values(), layout.vectors, progress)
+    vectors, rows = _embed_words(relations, files["vectors"], progress)
     writer.append("words", vectors)
     for number, sentences in enumerate(relations.values()):
-        writer.append("x", encode(sentences, rows))
+        writer.append("x", _encode(sentences, rows))
         writer.append("y", np.full(len(sentences), number, np.int16))
-    for number, split in enumerate(splits.values()):
-        writer.append("split", np.full(sum(map(len, split.values())), number, np.int8))
-    names = read_names(layout.names) if layout.names.is_file() else {}
+    counts = {split: [*map(len, content.values())] for split, content in splits.items()}
+    for number, sizes in enumerate(counts.values()):
+        writer.append("split", np.full(sum(sizes), number, np.int8))
+    pairs: dict[str, list[str]] = {}
+    if files["names"].is_file():
+        shape = dict[str, Annotated[list[str], bool]]
+        pairs = _read_json(files["names"], shape, "{relation: [name, description]}")
     facts = {split: _describe(content, rows) for split, content in splits.items()}
     return {
         "classes": {split: list(content) for split, content in splits.items()},
-        "counts": {split: _count_sentences(content) for split, content in splits.items()},
-        "names": {relation: names.get(relation, relation) for relation in relations},
+        "counts": counts,
+        "names": {name: pairs.get(name, [name])[0] for name in relations},
         "splits": facts,
         "words": len(rows),
-        "vectors": {"file": layout.vectors.name, "width": vectors.shape[1]},
-        "notes": [*_differences(splits), *_poor_coverage(facts, layout.vectors)],
+        "vectors": {"file": files["vectors"].name, "width": vectors.shape[1]},
+        "notes": _notes(counts, facts, files["vectors"].name),
     }
 
 
-def _check_disjoint(train: Iterable[str], test: Iterable[str]) -> None:
-    shared = sorted(set(train) & set(test))
-    if shared:
-        raise InvalidInput(
-            f"{SPLITS['train']} and {SPLITS['val']} must not share a relation, got {shared[0]!r} "
-            "in both: relations to test on must be new. Take both files from one source."
-        )
+def _read_relations(path: Path) -> _Relations:
+    shape = Annotated[dict[str, Annotated[list[Any], bool]], bool]
+    content = _read_json(path, shape, "{relation: [sentence, ...]}")
+    return {name: _parse_sentences(path, name, items) for name, items in content.items()}
 
 
-def _read_vectors(
-    relations: Iterable[Sequence[Sentence]], path: Path, progress: Progress | None
-) -> tuple[Array, dict[str, int]]:
+def _read_json(path: Path, shape: Any, rule: str) -> Any:
+    try:
+        content = artefact.parse(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not complete JSON ({error}). {_REMEDY}") from error
+    if not artefact.fits(content, shape):
+        raise InvalidInput(f"{path} must hold {rule}, got {brief(content)}. {_REMEDY}")
+    return content
+
+
+def _parse_sentences(path: Path, relation: str, items: list[Any]) -> list[_Sentence]:
+    sentences = []
+    for number, item in enumerate(items, start=1):
+        try:
+            sentences.append(_parse_sentence(item))
+        except (AttributeError, LookupError, TypeError, ValueError):
+            where = f"{path}, relation {relation!r}, sentence {number} of {len(items)}"
+            rule = '{"tokens": [word, ...], "h": [name, id, [[position, ...], ...]], "t": [...]}'
+            raise InvalidInput(f"{where} must be {rule}, got {brief(item)}. {_REMEDY}") from None
+    return sentences
+
+
+def _parse_sentence(item: Any) -> _Sentence:
+    """Return a sentence, with the first token of each entity's first mention."""
+    tokens, head, tail = item["tokens"], item["h"][2][0][0], item["t"][2][0][0]
+    is_inside = all(type(at) is int and 0 <= at < len(tokens) for at in (head, tail))
+    if not is_inside or not isinstance(tokens, list):
+        raise ValueError
+    return [token.lower() for token in tokens], head, tail
+
+
+def _embed_words(relations: _Relations, path: Path, progress: Progress) -> tuple[Array, _Rows]:
     """Return the vectors, with padding and unknown words first, and the row of each word."""
-    sentences = [sentence for members in relations for sentence in members]
-    used = {word for sentence in sentences for word in sentence.words[:TOKENS]}
-    words, vectors = read_vectors(path, {word for word in used if word.strip()}, progress=progress)
+    sentences = [words for members in relations.values() for words, _, _ in members]
+    used = {word for words in sentences for word in words[:_TOKENS]}
+    words, vectors = _read_vectors(path, {word for word in used if word.strip()}, progress)
     if not words:
-        raise InvalidInput(
-            f"{path} has none of the {len(used)} words of FewRel. Use vectors of lower-cased "
-            "English words, such as glove.6B.50d.txt."
-        )
+        raise InvalidInput(f"{path} has none of the {len(used)} lower-cased words of FewRel.")
     shared = vectors.mean(0, dtype=np.float64).astype(np.float32)  # (width,)
-    rows = {word: row for row, word in enumerate(words, start=UNKNOWN + 1)}
+    rows = {word: row for row, word in enumerate(words, start=_UNKNOWN + 1)}
     return np.vstack([np.zeros_like(shared), shared, vectors]), rows
 
 
-def encode(sentences: Sequence[Sentence], rows: Mapping[str, int]) -> Array:
+_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_LINES = 1 << 14  # between two reports of progress
+
+
+def _read_vectors(path: Path, words: set[str], progress: Progress) -> tuple[list[str], Array]:
+    """Return which words a GloVe or word2vec text file has, in its order, and their vectors."""
+    # A lone surrogate, which JSON can hold, occurs in no UTF-8 file.
+    wanted = {word.encode(errors="surrogatepass") for word in words}
+    vectors: dict[bytes, Array] = {}
+    with path.open("rb") as file:
+        width, stated = _read_shape(path, file.readline())
+        number = skipped = int(stated is not None)
+        if not skipped:
+            file.seek(0)
+        total, done = path.stat().st_size, file.tell()
+        for number, line in enumerate(file, start=skipped + 1):
+            word, *numbers = line.rstrip().rsplit(b" ", width)
+            _, space, last = word.rpartition(b" ")
+            has_more = space and re.fullmatch(_NUMBER, last)
+            if len(numbers) < width or has_more or not line.endswith(b"\n"):
+                raise _bad_line(path, number, f"be a word, {width} numbers and a line end", line)
+            if word in wanted and word not in vectors:
+                vectors[word] = _parse_vector(path, number, numbers)
+            done += len(line)
+            if number % _LINES == 0 or done == total:
+                progress("reading word vectors", done, total)
+    if stated not in (None, number - 1):
+        raise InvalidInput(f"{path} must have {stated} words, got {number - 1}. {_REMEDY}")
+    matrix = np.array([*vectors.values()], np.float32).reshape(-1, width)
+    return [word.decode() for word in vectors], matrix
+
+
+def _bad_line(path: Path, number: int, rule: str, got: object) -> InvalidInput:
+    return InvalidInput(f"{path}, line {number} must {rule}, got {brief(got)}. {_REMEDY}")
+
+
+def _read_shape(path: Path, line: bytes) -> tuple[int, int | None]:
+    """Return the width of the vectors, and their number if the first line states it."""
+    if header := re.fullmatch(rb"(\d+) (\d+)", line.rstrip()):
+        return int(header[2]), int(header[1])
+    if numbers := re.search(rb"(?: %b)+$" % _NUMBER, line.rstrip()):
+        return numbers[0].count(b" "), None
+    raise _bad_line(path, 1, "be a word and its numbers (unpack a packed file)", line)
+
+
+def _parse_vector(path: Path, number: int, numbers: Sequence[bytes]) -> Array:
+    with suppress(ValueError), np.errstate(over="ignore"):
+        vector = np.array(numbers, np.float64).astype(np.float32)  # (width,)
+        if np.isfinite(vector).all():
+            return vector
+    raise _bad_line(path, number, "hold finite numbers", numbers)
+
+
+def _encode(sentences: Sequence[_Sentence], rows: Mapping[str, int]) -> Array:
     """Return the words of sentences and their positions relative to the entities."""
-    x = np.full((len(sentences), TOKENS, 3), PADDING, np.int32)
+    x = np.full((len(sentences), _TOKENS, 3), _PADDING, np.int32)
     for row, (words, head, tail) in zip(x, sentences, strict=True):
-        numbers = [rows.get(word, UNKNOWN) for word in words[:TOKENS]]
+        numbers = [rows.get(word, _UNKNOWN) for word in words[:_TOKENS]]
         positions = np.arange(len(numbers))
-        row[: len(numbers), 0] = numbers
-        row[: len(numbers), 1] = positions - min(head, TOKENS)
-        row[: len(numbers), 2] = positions - min(tail, TOKENS)
+        entities = positions - min(head, _TOKENS), positions - min(tail, _TOKENS)
+        row[: len(numbers)] = np.stack([numbers, *entities], axis=1)
     return x
 
 
-def _describe(relations: Mapping[str, Sequence[Sentence]], rows: Mapping[str, int]) -> Facts:
-    sentences = [sentence.words for members in relations.values() for sentence in members]
-    covered = [word in rows for words in sentences for word in words[:TOKENS]]
+def _describe(relations: _Relations, rows: Mapping[str, int]) -> dict[str, Any]:
+    sentences = [words for members in relations.values() for words, _, _ in members]
+    covered = [word in rows for words in sentences for word in words[:_TOKENS]]
     return {
-        **cache.describe_counts(_count_sentences(relations)),
+        **cache.describe_counts([*map(len, relations.values())]),
         "tokens": len(covered),
         "covered": sum(covered) / len(covered),
-        "cut": sum(len(words) > TOKENS for words in sentences),
+        "cut": sum(len(words) > _TOKENS for words in sentences),
     }
 
 
-def _count_sentences(relations: Mapping[str, Sequence[Any]]) -> list[int]:
-    return [len(sentences) for sentences in relations.values()]
-
-
-def _differences(splits: Mapping[str, Mapping[Any, Sequence[Any]]]) -> list[str]:
-    return [
-        f"{split} was published as {relations} relations of {_SENTENCES} sentences"
-        for split, relations in _PUBLISHED.items()
-        if _count_sentences(splits[split]) != [_SENTENCES] * relations
+def _notes(counts: Mapping[str, Any], facts: Mapping[str, Any], vectors: str) -> list[str]:
+    """Describe where the files differ from those published, and which words lack a vector."""
+    other = {s: n for s, n in _PUBLISHED.items() if counts[s] != [_SENTENCES] * n}
+    published = f"relations of {_SENTENCES} sentences"
+    different = [f"{split} was published as {n} {published}" for split, n in other.items()]
+    uncovered = [
+        f"{vectors} covers only {facts[split]['covered']:.0%} of the tokens of {name}; the others "
+        "share one vector: use vectors of lower-cased English words, such as glove.6B.50d.txt"
+        for split, name in _SPLITS.items()
+        if facts[split]["covered"] < 0.5
     ]
-
-
-def _poor_coverage(splits: Mapping[str, Facts], vectors: Path) -> list[str]:
-    return [
-        f"{vectors.name} covers only {facts['covered']:.0%} of the tokens of {SPLITS[split]}; the "
-        "others share one vector: use vectors of lower-cased English words, such as "
-        "glove.6B.50d.txt"
-        for split, facts in splits.items()
-        if facts["covered"] < 0.5
-    ]
+    return different + uncovered

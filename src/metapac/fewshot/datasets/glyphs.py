@@ -1,9 +1,4 @@
-"""Glyphs: pictures of characters in many faces, classes for few-shot tasks without a download.
-
-Letters and digits of five scripts in eight faces, each image distorted, thickened, blurred and
-made noisy at random. Few-shot recognition of unseen characters is then neither hopeless nor
-certain, which is where prediction sets matter.
-"""
+"""Glyphs: noisy, distorted pictures of characters in many faces, classes without a download."""
 
 from __future__ import annotations
 
@@ -18,21 +13,15 @@ from scipy import ndimage
 
 from metapac._common import Array, Seed, as_whole_number, require
 from metapac.errors import InvalidInput
-from metapac.fewshot.drawing import spawn_rng, spawn_seed
+from metapac.fewshot.tasks import spawn_rng, spawn_seed
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
 
 
 FACES = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
+    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSansMono"),
+    *("DejaVuSansMono-Bold", "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic"),
 )
 CATEGORIES = ("Lu", "Ll", "Lo", "Nd")
 POINTS, CANVAS, SOFTENING = 36, 56, 1.5  # font size, side of a shape, blur (standard deviation)
@@ -62,10 +51,8 @@ def glyphs(
 
     Parameters
     ----------
-    characters : int, optional
-        Number of characters.
-    per_character : int, optional
-        Number of images of each character.
+    characters, per_character : int, optional
+        Number of characters, and of images of each.
     rng : int, numpy.random.Generator or None, optional
         Seed. The images of a character do not depend on the other characters.
     size : int, optional
@@ -78,14 +65,6 @@ def glyphs(
     y : ndarray of int, shape (characters * per_character,)
         Position in ``names`` of the character of each image.
     names : list of str
-        The characters.
-
-    Raises
-    ------
-    InvalidInput
-        If the fonts have fewer than ``characters`` distinct shapes.
-    MissingExtra
-        If matplotlib is not installed.
 
     Examples
     --------
@@ -99,10 +78,8 @@ def glyphs(
     size = as_whole_number("size", size, minimum=8)
     names, shapes, extents = _load_shapes()
     if characters > len(names):
-        raise InvalidInput(
-            f"characters must be at most {len(names)}, the number of distinct shapes in the "
-            f"fonts, got {characters}. Pass a larger per_character for more images."
-        )
+        rule = f"characters must be at most {len(names)}, as many as the fonts have"
+        raise InvalidInput(f"{rule}, got {characters}. For more images raise per_character.")
     chosen = np.linspace(0, len(names) - 1, characters).round().astype(int)  # from every script
     seed = spawn_seed(rng)
     x = np.empty((characters, per_character, size, size), dtype=np.uint8)
@@ -113,8 +90,11 @@ def glyphs(
     return x.reshape(-1, size, size), y, [names[i] for i in chosen]
 
 
+_Shapes = tuple[list[str], Array, Array]  # characters, softened shapes, longer sides
+
+
 @cache
-def _load_shapes() -> tuple[list[str], Array, Array]:
+def _load_shapes() -> _Shapes:
     return _drop_lookalikes(*_draw_shapes(_load_fonts()))
 
 
@@ -129,11 +109,8 @@ def _load_fonts() -> list[FT2Font]:
     return fonts
 
 
-def _draw_shapes(fonts: list[FT2Font]) -> tuple[list[str], Array, Array]:
-    """Return characters, softened shapes and longer sides; ink is from 0 to 255.
-
-    Shapes: (characters, faces, CANVAS, CANVAS), (characters, faces).
-    """
+def _draw_shapes(fonts: list[FT2Font]) -> _Shapes:
+    """Return characters, softened shapes and longer sides; ink is from 0 to 255."""
     names = _list_characters(fonts)
     ink = np.zeros((len(names), len(fonts), CANVAS, CANVAS), dtype=np.uint8)
     extents = np.zeros(ink.shape[:2])
@@ -153,11 +130,8 @@ def _list_characters(fonts: list[FT2Font]) -> list[str]:
     """Return unaccented letters and digits that every face has, in code point order."""
     codes = [{code for code, glyph in font.get_charmap().items() if glyph} for font in fonts]
     shared = map(chr, sorted(set.intersection(*codes)))
-    return [
-        name
-        for name in shared
-        if unicodedata.category(name) in CATEGORIES and not unicodedata.decomposition(name)
-    ]
+    letters = [name for name in shared if unicodedata.category(name) in CATEGORIES]
+    return [name for name in letters if not unicodedata.decomposition(name)]
 
 
 def _draw_ink(font: FT2Font, name: str) -> NDArray[np.uint8]:
@@ -172,21 +146,15 @@ def _draw_ink(font: FT2Font, name: str) -> NDArray[np.uint8]:
     return image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
-def _drop_lookalikes(
-    names: list[str], shapes: Array, extents: Array
-) -> tuple[list[str], Array, Array]:
+def _drop_lookalikes(names: list[str], shapes: Array, extents: Array) -> _Shapes:
     """Keep the first of all characters that look the same at the same size."""
     plain = np.zeros((len(FACES), len(RANGES)))
     plain[:, list(RANGES).index("fill")] = 0.9
-    faces = np.arange(len(FACES))
-    flat = np.stack(
-        [
-            _place(shape, extent, faces, plain, 24).reshape(len(FACES), -1)
-            for shape, extent in zip(shapes, extents, strict=True)
-        ]
-    )  # (characters, faces, pixels)
-    flat /= np.linalg.norm(flat, axis=2, keepdims=True)
-    flat = flat.reshape(len(names), -1)
+    faces, pairs = np.arange(len(FACES)), zip(shapes, extents, strict=True)
+    placed = [_place(shape, extent, faces, plain, 24) for shape, extent in pairs]
+    faces_flat = np.stack(placed).reshape(len(names), len(FACES), -1)
+    faces_flat /= np.linalg.norm(faces_flat, axis=2, keepdims=True)
+    flat = faces_flat.reshape(len(names), -1)  # (characters, faces * pixels)
     same = flat @ flat.T / len(FACES) >= SAME_SHAPE
     distinct: list[int] = []
     for i in range(len(names)):

@@ -13,17 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac._common import (
-    Counts,
-    PathLike,
-    Progress,
-    as_whole_number,
-    ignore_progress,
-    listed,
-    require,
-)
+from metapac._common import Counts, PathLike, Progress, as_whole_number, listed, require
 from metapac.errors import InvalidInput
-from metapac.fewshot.drawing import LazyArray
+from metapac.fewshot.tasks import LazyArray
 
 Pixels = NDArray[np.uint8]
 
@@ -54,16 +46,8 @@ def image_folder(
     -------
     x : ndarray of uint8 or LazyArray, shape (n, size, size, 3)
         Pixels.
-    y : ndarray of int, shape (n,)
-        Class of each image, as a position in ``names``.
-    names : list of str
-        Names of the classes, sorted.
-
-    Raises
-    ------
-    InvalidInput
-        If there are no images, or some cannot be read, such as those with 16 or 32 bits per
-        channel. With ``lazy``, the latter is raised when they are read.
+    y, names : ndarray of int, shape (n,), and list of str
+        Class of each image, as a position in the sorted ``names`` of the classes.
 
     Examples
     --------
@@ -71,36 +55,32 @@ def image_folder(
     >>> from PIL import Image
     >>> from metapac.fewshot import image_folder
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("cat", "dog"):
-    ...         path = pathlib.Path(folder, name)
-    ...         path.mkdir()
-    ...         Image.new("RGB", (10, 10)).save(path / "1.png")
+    ...     pathlib.Path(folder, "cat").mkdir()
+    ...     Image.new("RGB", (10, 10)).save(f"{folder}/cat/1.png")
     ...     x, y, names = image_folder(folder, size=8)
     >>> x.shape, y.tolist(), names
-    ((2, 8, 8, 3), [0, 1], ['cat', 'dog'])
+    ((1, 8, 8, 3), [0], ['cat'])
     """
     size = as_whole_number("size", size)
     root = Path(folder)
-    names = sorted(path.name for path in root.iterdir() if path.is_dir())
-    files = {name: image_files(root / name) for name in names}
-    names = [name for name in names if files[name]]
-    if not names:
-        raise InvalidInput(
-            f"{root} has no folder with images in it. Put the images of each class into a separate "
-            f"folder; supported formats are {', '.join(sorted(SUFFIXES))}."
-        )
-    paths = [path for name in names for path in files[name]]
-    y = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
+    found = {path.name: image_files(path) for path in sorted(root.iterdir()) if path.is_dir()}
+    files = {name: paths for name, paths in found.items() if paths}
+    if not files:
+        text = f"{root} has no folder with images in it. Put those of each class into a separate"
+        raise InvalidInput(f"{text} folder; supported formats are {', '.join(sorted(SUFFIXES))}.")
+    paths = [path for members in files.values() for path in members]
+    y = np.repeat(np.arange(len(files)), [len(members) for members in files.values()])
+    shape = (len(paths), size, size, 3)
     if lazy:
-        shape = (len(paths), size, size, 3)
-        return LazyArray(partial(_read_rows, paths, size), shape=shape, dtype=np.uint8), y, names
-    x = np.empty((len(paths), size, size, 3), np.uint8)
-    done, report = 0, progress or ignore_progress
+        read = partial(_read_rows, paths, size)
+        return LazyArray(read, shape=shape, dtype=np.uint8), y, list(files)
+    x, done = np.empty(shape, np.uint8), 0
     for block in read_images(paths, size):
         x[done : done + len(block)] = block
         done += len(block)
-        report("reading images", done, len(paths))
-    return x, y, names
+        if progress:
+            progress("reading images", done, len(paths))
+    return x, y, list(files)
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -126,10 +106,8 @@ def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
                 faults += block_faults
                 yield pixels
     if faults:
-        raise InvalidInput(
-            f"{len(faults)} of {len(paths)} images cannot be read: {listed(faults)}. Copy "
-            "those files again from their source, or remove them."
-        )
+        text = f"{len(faults)} of {len(paths)} images cannot be read: {listed(faults)}"
+        raise InvalidInput(f"{text}. Copy those files again, or remove them.")
 
 
 def _read_rows(paths: Sequence[Path], size: int, positions: Counts) -> Pixels:
@@ -148,19 +126,8 @@ def _decode(paths: Sequence[Path], size: int) -> tuple[Pixels, list[str]]:
         except MemoryError:
             raise
         except Exception as error:  # a broken or huge file can fail in any way
-            faults.append(f"{path} ({_reason(path, error)})")
+            faults.append(f"{path} ({error})")
     return pixels, faults
-
-
-def _reason(path: Path, error: Exception) -> str:
-    """Return why an image cannot be read, without its path."""
-    from PIL import UnidentifiedImageError
-
-    if path.is_file() and not path.stat().st_size:
-        return "it has zero bytes"
-    if isinstance(error, UnidentifiedImageError):
-        return "it is not an image"
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _image(path: Path, size: int) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import zipfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -14,15 +14,15 @@ import numpy as np
 from metapac import artefact
 from metapac._common import Array, PathLike, Progress
 from metapac.errors import InvalidInput
+from metapac.fewshot import pools as pooling
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.cifar10c import cifar10c
 from metapac.fewshot.datasets.fewrel import fewrel
 from metapac.fewshot.datasets.glyphs import glyphs
-from metapac.fewshot.datasets.heart import heart, heart_groups
-from metapac.fewshot.datasets.heart_files import PAPER
+from metapac.fewshot.datasets.heart import PAPER, heart, heart_groups
 from metapac.fewshot.datasets.images import image_folder
 from metapac.fewshot.datasets.miniimagenet import miniimagenet
-from metapac.fewshot.pools import ClassPool, GroupPool, Pools, split_classes, split_groups
+from metapac.fewshot.options import PoolSizes
 from metapac.fewshot.tensors import data_checksum
 from metapac.fewshot.vectors import load_arrays
 
@@ -60,12 +60,8 @@ class _Run(TypedDict):
     history: list[EpochRow]
 
 
-RUN = artefact.Format(
-    "metapac run",
-    written_by="'metapac train'",
-    remedy="Run 'metapac train' again with the same options.",
-    shape=_Run,
-)
+_REMEDY = "Run 'metapac train' again with the same options."
+RUN = artefact.Format("metapac run", "'metapac train'", _REMEDY, shape=_Run)
 FILE = "run.json"
 _CHECKPOINT = "checkpoint.safetensors"  # of a run that has not ended
 
@@ -73,19 +69,11 @@ _CHECKPOINT = "checkpoint.safetensors"  # of a run that has not ended
 def read_run(folder: PathLike) -> dict[str, Any]:
     """Return the record that ``metapac train`` wrote at the end of a run."""
     path = Path(folder)
-    if not path.is_dir():
-        raise InvalidInput(f"{path} is not a folder. Pass the folder that 'metapac train' wrote.")
     if (path / FILE).exists():
         return artefact.read(path / FILE, RUN)
     if (path / _CHECKPOINT).exists():
-        raise InvalidInput(
-            f"{path} holds a run that has not ended. Start 'metapac train' again with the same "
-            "options: it resumes."
-        )
-    remedy = "Pass the folder that 'metapac train' wrote."
-    if any(entry.is_dir() for entry in path.iterdir()):
-        remedy += f" If it holds images, a folder for each class, run 'metapac train {path}' first."
-    raise InvalidInput(f"{path} holds no {FILE}, so it is not the folder of a run. {remedy}")
+        raise InvalidInput(f"{path} holds a run that has not ended. {_REMEDY} It resumes.")
+    raise InvalidInput(f"{path} is not the folder of a run: it has no {FILE}.")
 
 
 def is_run(folder: PathLike) -> bool:
@@ -96,16 +84,9 @@ def is_run(folder: PathLike) -> bool:
 def check_same_data(folder: PathLike, data: str, stored: str, found: str) -> None:
     """Raise InvalidInput if the data of a run are no longer those that it was trained on."""
     if stored != found:
-        raise InvalidInput(
-            f"the data changed: {data} is not what {folder} was trained on (checksum "
-            f"{_shorten(stored)} then, {_shorten(found)} now). Restore the data, or train on the "
-            "new ones in another folder."
-        )
-
-
-def _shorten(checksum: str) -> str:
-    """Return the first characters of a checksum, enough to tell two apart."""
-    return checksum.removeprefix("sha256:")[:12]
+        then, now = (checksum.removeprefix("sha256:")[:12] for checksum in (stored, found))
+        text = f"the data changed: {data} is not what {folder} was trained on (checksum {then}"
+        raise InvalidInput(f"{text} then, {now} now). Restore the data, or train another run.")
 
 
 _Arrays = tuple[Array, Array, Array | None]  # x, y and groups
@@ -123,20 +104,19 @@ class LoadedPools:
     Attributes
     ----------
     pools : Pools
-        Pools for training, validation, calibration and test.
     checksum : str
         Checksum of the data.
     words : ndarray or None
-        Word vectors, if the examples are sentences.
+        Word vectors of sentences.
     is_imagenet : bool
         Whether pixels are normalised with ImageNet's mean and standard deviation.
     image_size : int or None
-        Height and width that the images of a folder were resized to.
+        Height and width of images from a folder.
     left_out : mapping
-        Number of examples of each class or group that was left out as too small.
+        Number of examples of each class or group left out as too small.
     """
 
-    pools: Pools[Any]
+    pools: pooling.Pools[Any]
     checksum: str
     words: Array | None = None
     is_imagenet: bool = False
@@ -147,7 +127,7 @@ class LoadedPools:
 def load_pools(
     data: PathLike,
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: PoolSizes | None = None,
     min_size: int | None = None,
     ways: int = 1,
     rng: int = 0,
@@ -160,28 +140,26 @@ def load_pools(
     Parameters
     ----------
     data : str or path-like
-        A prepared data set (miniimagenet, cifar10c, fewrel or heart), "glyphs", or the path of an
-        .npz file with arrays ``x``, ``y`` and, where each group is a task, ``groups``, or a folder
-        of images with one folder per class. Or the folder of a run of ``metapac train``, whose
-        pools are then returned, if its data have not changed; the parameters but ``home`` and
-        ``progress`` are then not used.
-    sizes : mapping of str to int, optional
-        Number of classes or groups of the pools train, validation, calibration and test. Used by
-        heart, glyphs, files and images. By default heart is split by the years of the paper, if
-        they are prepared; otherwise 8 % go to validation, 16 % to calibration, 20 % to test and
-        the rest to training.
+        A prepared data set (miniimagenet, cifar10c, fewrel or heart), "glyphs", an .npz file with
+        arrays ``x``, ``y`` and, where each group is a task, ``groups``, or a folder of images with
+        one folder per class. Or the folder of a run of ``metapac train``, whose pools are then
+        returned, if its data have not changed; of the others, only ``home`` and ``progress`` apply.
+    sizes : mapping of str to int or to sequence, optional
+        Number of classes or groups of the pools train, validation, calibration and test, for
+        heart, glyphs, files and images; but for heart also their names, as of a published split.
+        By default heart is split by the years of the paper, if they are prepared; otherwise 8 %
+        go to validation, 16 % to calibration, 20 % to test and the rest to training.
     min_size : int, optional
-        Leave out classes or groups of glyphs, of a file or of images with fewer examples. Also
-        state-years of heart with fewer respondents, but only together with ``sizes``.
+        Leave out classes or groups of glyphs, files or images with fewer examples; with ``sizes``
+        also state-years of heart.
     ways : int, optional
         Minimum number of classes in each pool of glyphs, of a file or of images.
     rng : int, optional
         Seed of random splits.
     home : path_like, optional
-        Folder of prepared data; by default $METAPAC_DATA, or ``metapac`` in the user's cache
-        folder.
+        Folder of the data; by default $METAPAC_DATA, or ``metapac`` in the user's cache folder.
     image_size : int, optional
-        Height and width to which the images of a folder are resized; by default 84. Only for these.
+        Height and width to which the images of a folder are resized; by default 84.
     progress : callable, optional
         Called as ``progress("reading images", done, total)``.
 
@@ -189,14 +167,6 @@ def load_pools(
     -------
     LoadedPools
         The pools, a checksum of the data, and what a backbone needs to know.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the data set is not prepared, or there is no such file.
-    InvalidInput
-        If the file does not hold the arrays, or has too few classes or groups; or if the data of
-        a run changed, or the run has not ended.
 
     Examples
     --------
@@ -212,29 +182,18 @@ def load_pools(
     """
     data = str(data)
     is_folder = data not in (*_PREPARED, "glyphs") and Path(data).is_dir()
-    if is_folder and not is_run(data):
-        size = _IMAGE_SIZE if image_size is None else image_size
-        loaded = _split_arrays(data, _read_images(data, size, progress), sizes, min_size, ways, rng)
-        return replace(loaded, image_size=size)
-    if image_size is not None:
-        raise InvalidInput(
-            f"image_size is for a folder of images, got {data}. Leave it out.",
-            parameter="image_size",
-        )
-    if is_folder:
+    is_images = is_folder and not is_run(data)
+    if image_size is not None and not is_images:
+        text = f"image_size is for a folder of images, got {data}. Leave it out."
+        raise InvalidInput(text, parameter="image_size")
+    if is_folder and not is_images:
         return load_run_pools(data, home=home, progress=progress)
-    if data not in _PREPARED:
-        return _split_arrays(data, _read_arrays(data, sizes), sizes, min_size, ways, rng)
-    checksum = cache.open_prepared(data, home).checksum
-    if data == "miniimagenet":
-        pools = miniimagenet(validation=_VALIDATION_CLASSES, home=home)
-        return LoadedPools(pools, checksum, is_imagenet=True)
-    if data == "cifar10c":
-        return LoadedPools(cifar10c(home=home), checksum)
-    if data == "fewrel":
-        pools, words = fewrel(validation=_VALIDATION_CLASSES, rng=rng, home=home)
-        return LoadedPools(pools, checksum, words)
-    return LoadedPools(_load_heart(sizes, min_size, rng, home), checksum)
+    if data in _PREPARED:
+        return _load_prepared(data, sizes, min_size, rng, home)
+    image_size = image_size or (_IMAGE_SIZE if is_images else None)
+    arrays = _read_arrays(data, sizes, image_size, progress)
+    loaded = _split_arrays(data, arrays, sizes, min_size, ways, rng)
+    return replace(loaded, image_size=image_size)
 
 
 def load_run_pools(
@@ -246,54 +205,41 @@ def load_run_pools(
 ) -> LoadedPools:
     """Return the pools that a run of ``metapac train`` had, if its data have not changed."""
     record = read_run(folder)
-    data, stored = data or record["data"], record["data_checksum"]
-    sizes, rng = record["options"].get("pools"), record["options"]["rng"]
+    options, data, stored = record["options"], data or record["data"], record["data_checksum"]
+    sizes, image_size = options.get("pools"), options.get("image_size")
     if data in _PREPARED:
         check_same_data(folder, data, stored, cache.open_prepared(data, home).checksum)
-        return load_pools(data, sizes=sizes, rng=rng, home=home)
+        return load_pools(data, sizes=sizes, rng=options["rng"], home=home)
     if data != "glyphs" and not Path(data).exists():
-        raise FileNotFoundError(
-            errno.ENOENT,
-            f"{folder} was trained on these data. Pass where they are now, as --data or with "
-            "load_run_pools(run, data=...)",
-            data,
-        )
-    size = record["options"].get("image_size")
-    if size is None:
-        x, y, groups = _read_arrays(data, sizes)
-    else:
-        x, y, groups = _read_images(data, size, progress)
-    arrays = (x, y) if groups is None else (x, y, groups)
-    checksum = data_checksum(*arrays)
+        text = f"{folder} was trained on these data. Pass where they are now, as --data or data="
+        raise FileNotFoundError(errno.ENOENT, text, data)
+    arrays = _read_arrays(data, sizes, image_size, progress)
+    checksum = _checksum(arrays)
     check_same_data(folder, data, stored, checksum)
-    classes = record.get("classes")
-    pools = {
-        name: _take(name, members, x, y, groups, classes)
-        for name, members in record["pools"].items()
-    }
-    return LoadedPools(Pools(**pools), checksum, image_size=size)
+    whole = _make_pool(arrays)
+    if record.get("classes"):  # groups that were left out may have more
+        whole.classes = record["classes"]
+    pools = pooling.split_by_name(whole, record["pools"])
+    return LoadedPools(pools, checksum, image_size=image_size)
 
 
-def _take(
-    name: str, members: list[Any], x: Array, y: Array, groups: Array | None, classes: int | None
-) -> ClassPool | GroupPool:
-    """Return the pool of some classes or groups."""
-    if groups is None:
-        rows = np.isin(y, members)
-        return ClassPool(x[rows], y[rows], name=name)
-    rows, classes = np.isin(groups, members), classes or int(y.max()) + 1
-    return GroupPool(x[rows], y[rows], groups[rows], name=name, classes=classes)
-
-
-def _load_heart(
-    sizes: Mapping[str, int] | None, min_size: int | None, rng: int, home: cache.Home
-) -> Pools[Any]:
-    """Return random state-years or, by default and if they are prepared, the paper's years."""
-    facts = cache.open_prepared("heart", home).facts
-    if sizes is None and {*PAPER} <= {*facts["years"]}:
-        return heart(train=range(2011, 2014), validation=(2014,), home=home)
-    sizes = sizes or _default_sizes(len(facts["state-years"]), 1)
-    return heart_groups(**sizes, min_size=min_size, rng=rng, home=home)
+def _load_prepared(data: str, sizes: Any, min_size: Any, rng: int, home: Any) -> LoadedPools:
+    prepared = cache.open_prepared(data, home)
+    pools: pooling.Pools[Any]
+    if data == "miniimagenet":
+        pools = miniimagenet(validation=_VALIDATION_CLASSES, home=home)
+        return LoadedPools(pools, prepared.checksum, is_imagenet=True)
+    if data == "fewrel":
+        pools, words = fewrel(validation=_VALIDATION_CLASSES, rng=rng, home=home)
+        return LoadedPools(pools, prepared.checksum, words)
+    if data == "cifar10c":
+        pools = cifar10c(home=home)
+    elif sizes is None and {*PAPER} <= {*prepared.facts["years"]}:
+        pools = heart(train=range(2011, 2014), validation=(2014,), home=home)
+    else:
+        sizes = sizes or _default_sizes(len(prepared.facts["state-years"]), 1)
+        pools = heart_groups(**sizes, min_size=min_size, rng=rng, home=home)
+    return LoadedPools(pools, prepared.checksum)
 
 
 def _default_sizes(count: int, minimum: int) -> dict[str, int]:
@@ -303,32 +249,63 @@ def _default_sizes(count: int, minimum: int) -> dict[str, int]:
 
 
 def _split_arrays(
-    data: str,
-    arrays: _Arrays,
-    sizes: Mapping[str, int] | None,
-    min_size: int | None,
-    ways: int,
-    rng: int,
+    data: str, arrays: _Arrays, sizes: Any, min_size: int | None, ways: int, rng: int
 ) -> LoadedPools:
-    """Split examples at random into pools that share no class or group."""
-    checksum = data_checksum(*(array for array in arrays if array is not None))
+    """Split examples, at random or by names, into pools that share no class or group."""
     (x, y, groups), left_out = _leave_out_small(arrays, min_size or 1)
     unit, ids, minimum = ("classes", y, ways) if groups is None else ("groups", groups, 1)
     count, large = len(np.unique(ids)), f" with at least {min_size} examples" if left_out else ""
     if sizes is None and count < 4 * minimum:
-        raise InvalidInput(
-            f"{data} has {count} {unit}{large}; training, validation, calibration and test need "
-            f"{minimum} each, {4 * minimum} in all, since they may not share any. Pass more data, "
-            f"or lower ways{' or the examples of each in a task' if left_out else ''}.",
-            parameter="ways",
-        )
+        text = f"{data} has {count} {unit}{large}; the four pools need {minimum} each"
+        raise InvalidInput(f"{text}, {4 * minimum} in all; lower ways.", parameter="ways")
+    if is_named(sizes):
+        pools: Any = take_named(data, arrays, sizes, minimum, left_out)
+        return LoadedPools(pools, _checksum(arrays), left_out=left_out)
     sizes = sizes or _default_sizes(count, minimum)
-    _check_sizes(data, sizes, f"{unit}{large}", count, minimum)
-    if groups is None:
-        pools: Pools[Any] = split_classes(x, y, **sizes, rng=rng)
-    else:
-        pools = split_groups(x, y, groups, **sizes, rng=rng)
-    return LoadedPools(pools, checksum, left_out=left_out)
+    for pool, size in sizes.items():
+        if 0 < size < minimum:
+            text = f"pools gives {pool} only {size} {unit}, and a task has {minimum}."
+            raise InvalidInput(text, parameter=("pools", "ways"))
+    if (total := sum(sizes.values())) > count:
+        text = f"pools must ask for at most {count} {unit}{large}, as many as {data} has"
+        raise InvalidInput(f"{text}, got {total}.", parameter="pools")
+    split: Any = pooling.split_classes if groups is None else pooling.split_groups
+    pools = split(*((x, y) if groups is None else (x, y, groups)), **sizes, rng=rng)
+    return LoadedPools(pools, _checksum(arrays), left_out=left_out)
+
+
+def is_named(sizes: PoolSizes | None) -> bool:
+    """Return whether pools are given by the names of their classes or groups."""
+    return sizes is not None and any(not isinstance(size, int) for size in sizes.values())
+
+
+def take_named(
+    data: str,
+    arrays: _Arrays,
+    names: Mapping[str, Sequence[Any]],
+    minimum: int = 1,
+    left_out: Container[Any] = (),
+) -> pooling.Pools[Any]:
+    """Return the pools of a fixed split, by the names of their classes or groups."""
+    whole = _make_pool(arrays)
+    known = {str(name): name for name in whole.names}
+    counts = Counter(str(name) for members in names.values() for name in members)
+    for name, count in counts.items():
+        if name not in known or count > 1:
+            fault = "twice" if name in known else f"that {data} does not have"
+            raise InvalidInput(f"pools has a name {fault}: {name!r}.", parameter="pools")
+    kept = {}
+    for pool, members in names.items():
+        kept[pool] = [known[str(name)] for name in members if known[str(name)] not in left_out]
+        if members and len(kept[pool]) < minimum:
+            text = f"pools gives {pool} {len(kept[pool])} classes that are large enough"
+            raise InvalidInput(f"{text}, and a task has {minimum}.", parameter=("pools", "ways"))
+    return pooling.split_by_name(whole, kept)
+
+
+def _make_pool(arrays: _Arrays) -> Any:
+    x, y, groups = arrays
+    return pooling.ClassPool(x, y) if groups is None else pooling.GroupPool(x, y, groups)
 
 
 def _leave_out_small(arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, int]]:
@@ -345,45 +322,20 @@ def _leave_out_small(arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, 
     return (x[kept], y[kept], None if groups is None else groups[kept]), left_out
 
 
-def _check_sizes(data: str, sizes: Mapping[str, int], units: str, count: int, minimum: int) -> None:
-    """Raise InvalidInput if there are too few classes or groups for the pools, or in one."""
-    small = [name for name, size in sizes.items() if 0 < size < minimum]
-    if small:
-        raise InvalidInput(
-            f"pools gives {small[0]} only {sizes[small[0]]} {units.partition(' ')[0]}, and a task "
-            f"has {minimum}. Give it more, or lower ways.",
-            parameter=("pools", "ways"),
-        )
-    if sum(sizes.values()) > count:
-        raise InvalidInput(
-            f"pools must ask for at most {count} {units}, as many as {data} has, got "
-            f"{sum(sizes.values())}.",
-            parameter="pools",
-        )
+def _checksum(arrays: _Arrays) -> str:
+    return data_checksum(*(array for array in arrays if array is not None))
 
 
-def _read_images(data: str, size: int, progress: Progress | None) -> _Arrays:
-    """Return the images of a folder and the names of their classes; they have no groups."""
-    x, y, names = image_folder(data, size=size, progress=progress)
-    return x, np.array(names)[y], None
-
-
-def _read_arrays(data: str, sizes: Mapping[str, int] | None) -> _Arrays:
+def _read_arrays(data: str, sizes: Any, image_size: int | None, progress: Any) -> _Arrays:
     """Return x, y and, where each group is a task, groups."""
+    if image_size is not None:
+        x, y, names = image_folder(data, size=image_size, progress=progress)
+        return x, np.array(names)[y], None
     if data == "glyphs":
-        options = {"characters": sum(sizes.values())} if sizes else {}
+        options = {"characters": sum(sizes.values())} if sizes and not is_named(sizes) else {}
         x, y, _ = glyphs(**options)
         return x, y, None
-    with Path(data).open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise InvalidInput(
-                f"{data} is not a complete .npz file. Pass glyphs, {', '.join(_PREPARED)}, a file "
-                "written with np.savez(path, x=x, y=y), or a folder of images."
-            )
     arrays = load_arrays(Path(data))
     if not {"x", "y"} <= set(arrays):
-        raise InvalidInput(
-            f"{data} must hold arrays x and y, and groups where each group is a task; it has: "
-            f"{', '.join(arrays)}. Write it with np.savez(path, x=x, y=y)."
-        )
+        raise InvalidInput(f"{data} must hold arrays x and y; it has: {', '.join(arrays)}.")
     return arrays["x"], arrays["y"], arrays.get("groups")

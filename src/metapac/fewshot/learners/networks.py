@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from metapac._common import Seed, check_one_of
+from metapac._common import Seed, as_whole_number, check_one_of
 from metapac.errors import InvalidInput
 from metapac.fewshot.adapters import as_positive_number
 
@@ -21,18 +22,7 @@ PerChannel = float | Sequence[float]
 
 
 class Backbone(nn.Module):
-    """A network from examples to vectors.
-
-    Parameters
-    ----------
-    **arguments : object
-        Arguments of the constructor, as JSON can hold them; `describe` returns them.
-
-    Attributes
-    ----------
-    features : int
-        Length of a vector.
-    """
+    """A network from examples to vectors of length ``features``."""
 
     features: int
 
@@ -50,62 +40,56 @@ class Backbone(nn.Module):
         """
         return {"class": type(self).__name__, **self._arguments}
 
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the vectors of examples.
+
+        Parameters
+        ----------
+        x : Tensor, shape (n, ...)
+
+        Returns
+        -------
+        Tensor, shape (n, features)
+        """
+        raise NotImplementedError
+
 
 class ImageBackbone(Backbone):
-    """A backbone for images, which it normalises by `Pixels`.
-
-    Parameters
-    ----------
-    features : int
-        Length of a vector.
-    channels : int
-        Number of channels of an image.
-    mean : float or sequence of float
-        Mean of each channel, to subtract.
-    std : float or sequence of float
-        Standard deviation of each channel, to divide by.
-    **arguments : object
-        The other arguments of the constructor.
-    """
+    """A backbone for images, which it normalises by `Pixels`."""
 
     def __init__(
         self, features: int, channels: int, mean: PerChannel, std: PerChannel, **arguments: Any
     ) -> None:
-        super().__init__(
-            channels=channels,
-            **arguments,
-            mean=per_channel(mean, channels),
-            std=per_channel(std, channels),
-        )
-        self.features = features
-        self.pixels = Pixels(channels, mean, std)
+        both = [list(x) if isinstance(x, Sequence) else [x] * channels for x in (mean, std)]
+        if {*map(len, both)} != {channels} or not all(x > 0 for x in both[1]):
+            rule = f"mean and std must be one number or {channels}, and std positive"
+            raise InvalidInput(f"{rule}, got {mean!r} and {std!r}.", parameter=("mean", "std"))
+        means, deviations = ([float(value) for value in values] for values in both)
+        super().__init__(channels=channels, **arguments, mean=means, std=deviations)
+        self.features, self.pixels = features, Pixels(means, deviations)
 
 
 class Pixels(nn.Module):
-    """Images as they are stored, made normalised float images (n, channels, height, width).
+    """Stored images made normalised floats (n, c, h, w).
 
-    Takes (n, c, h, w), (n, h, w, c), and (n, h, w) if there is one channel. uint8 is divided by
-    255 and floats are taken as they are; then ``(x - mean) / std`` for each channel. Data can
-    therefore stay uint8 on the device.
+    Takes (n, c, h, w), (n, h, w, c) and, with one channel, (n, h, w); uint8 is divided by 255.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, channels: int, mean: PerChannel, std: PerChannel) -> None:
+    def __init__(self, mean: list[float], std: list[float]) -> None:
         super().__init__()
-        self.channels = channels
+        self.channels = len(mean)
         # Constants of the architecture, not weights: describe() records them.
-        self.register_buffer("mean", _channel_tensor("mean", mean, channels), persistent=False)
-        self.register_buffer("std", _channel_tensor("std", std, channels), persistent=False)
+        for name, values in (("mean", mean), ("std", std)):
+            tensor = torch.tensor(values, dtype=torch.get_default_dtype()).view(-1, 1, 1)
+            self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return normalised images."""
         if x.dtype != torch.uint8 and not x.is_floating_point():
-            raise InvalidInput(
-                f"x must hold images as uint8 or float, got {x.dtype}. Convert pixels of 0 .. 255 "
-                "to uint8."
-            )
+            raise InvalidInput(f"x must hold images as uint8 or float, got {x.dtype}.")
         unit = 255 if x.dtype == torch.uint8 else 1
         x = self.channels_first(x).to(self.mean.dtype)  # (n, c, h, w)
         return (x - unit * self.mean) / (unit * self.std)
@@ -118,27 +102,8 @@ class Pixels(nn.Module):
             return x.permute(0, 3, 1, 2)
         if x.ndim == 3 and self.channels == 1:
             return x.unsqueeze(1)
-        kinds = {1: "1 channel (grey)", 3: "3 channels (RGB)"}
-        raise InvalidInput(
-            f"x must hold images of {kinds.get(self.channels, f'{self.channels} channels')}, like "
-            f"those that the backbone was built for, got shape {tuple(x.shape)}. Convert the "
-            "images, or build the backbone with their number of channels."
-        )
-
-
-def _channel_tensor(name: str, value: PerChannel, channels: int) -> Tensor:
-    values = per_channel(value, channels)
-    if len(values) != channels or (name == "std" and not all(each > 0 for each in values)):
-        rule = "positive numbers" if name == "std" else "numbers"
-        raise InvalidInput(
-            f"{name} must be one number or {channels} {rule}, one for each channel, got {value!r}."
-        )
-    return torch.tensor(values, dtype=torch.get_default_dtype()).view(-1, 1, 1)
-
-
-def per_channel(value: PerChannel, channels: int) -> list[float]:
-    """Return one number for each channel."""
-    return [float(v) for v in value] if isinstance(value, Sequence) else [float(value)] * channels
+        rule = f"x must hold images of {self.channels} channels, as the backbone was built for"
+        raise InvalidInput(f"{rule}, got shape {tuple(x.shape)}.")
 
 
 def describe_module(module: nn.Module) -> dict[str, Any]:
@@ -162,13 +127,7 @@ _BATCH_NORMS = nn.modules.batchnorm._BatchNorm
 
 
 class SupportNorm(nn.Module):
-    """Batch norm whose mean and variance are those of the support examples, the first of a batch.
-
-    The usual MAML code normalises queries by their batch. The score of an example then depends on
-    the other examples of the batch, the scores of a task are not independent, and no guarantee
-    follows from them. Here queries are normalised by the support set, in training and afterwards.
-    There are no running statistics.
-    """
+    """Batch norm by the support examples alone: with query statistics no guarantee would follow."""
 
     support: int
 
@@ -200,8 +159,7 @@ def norm_by_support(module: nn.Module) -> nn.Module:
 class Sphere(Backbone):
     """A backbone whose vectors are scaled to one length, which is learned.
 
-    A prototype is the mean of vectors on the sphere, and lies inside it; the distance to it is
-    Euclidean, as of the L2-normalised features of SimpleShot (Wang et al. 2019).
+    Distances to a prototype, the mean of vectors on the sphere, are Euclidean, as in SimpleShot.
 
     Parameters
     ----------
@@ -210,26 +168,12 @@ class Sphere(Backbone):
     scale : float, default 10.0
         Twice the squared length of the vectors, at first. It is learned with the other weights.
 
-    Attributes
-    ----------
-    backbone : torch.nn.Module
-        The backbone.
-    features : int
-        Number of dimensions of a vector; missing if the backbone does not have it.
-    log_temperature : torch.nn.Parameter
-        Logarithm of the scale, which is an inverse temperature; the name is that in files of
-        weights.
-
     Notes
     -----
     With z of length 1 and m the mean of the support vectors of a label, scaled to length 1, the
-    logit is ``-scale / 2 * |z - m|^2``, or ``scale * (z.m - |m|^2 / 2)`` up to a number that all
-    labels share. With one shot that is the cosine times the scale. With more shots it is not: m is
-    the shorter, the more its vectors differ.
-
-    On stored vectors, ``PrototypeLearner(temperature=2 / scale)`` does the same after they are
-    scaled to length 1. ``PrototypeLearner("cosine")`` does not: it averages the vectors as they
-    are, and then looks at the direction of the mean alone.
+    logit is ``-scale / 2 * |z - m|^2``: with one shot the cosine times the scale, up to a number
+    that all labels share. ``PrototypeLearner(temperature=2 / scale)`` does the same on stored
+    vectors of length 1; ``PrototypeLearner("cosine")`` uses the direction of the mean alone.
 
     Examples
     --------
@@ -244,24 +188,11 @@ class Sphere(Backbone):
         super().__init__(backbone=describe_module(backbone))
         start = as_positive_number("scale", scale)
         self.backbone = backbone
-        features = getattr(backbone, "features", None)
-        if isinstance(features, int):
+        if isinstance(features := getattr(backbone, "features", None), int):
             self.features = features
         self.log_temperature = nn.Parameter(torch.tensor(math.log(start)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the vectors of examples, all of the same length.
-
-        Parameters
-        ----------
-        x : Tensor, shape (n, ...)
-            Examples.
-
-        Returns
-        -------
-        Tensor, shape (n, d)
-            The vectors, in float32 at least.
-        """
         z = self.backbone(x)  # (n, d)
         z = z.to(torch.promote_types(z.dtype, torch.float32))
         radius = (0.5 * self.log_temperature.exp()).sqrt()
@@ -286,24 +217,17 @@ class Conv4(ImageBackbone):
         Height and width of an image, at least 16.
     width : int, default 64
         Number of channels of each block.
-    mean : float or sequence of float, default 0.0
-        Mean of each channel, to subtract; uint8 images are divided by 255 first.
-    std : float or sequence of float, default 1.0
-        Standard deviation of each channel, to divide by.
+    mean, std : float or sequence of float, optional
+        Mean of each channel, to subtract, and standard deviation, to divide by: 0 and 1 by
+        default. uint8 images are divided by 255 first.
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.
-
-    Attributes
-    ----------
-    features : int
-        Length of a vector.
 
     Examples
     --------
     >>> import torch
     >>> from metapac.fewshot import Conv4
-    >>> backbone = Conv4(channels=1, size=16, width=8, rng=0)
-    >>> backbone(torch.zeros(2, 16, 16)).shape
+    >>> Conv4(channels=1, size=16, width=8, rng=0)(torch.zeros(2, 16, 16)).shape
     torch.Size([2, 8])
     """
 
@@ -317,55 +241,30 @@ class Conv4(ImageBackbone):
         std: PerChannel = 1.0,
         rng: Seed = None,
     ) -> None:
+        as_whole_number("size", size, minimum=16)  # four halvings
         features = width * (size // 16) ** 2
         super().__init__(features, channels, mean, std, size=size, width=width)
-        if size < 16:
-            raise InvalidInput(
-                f"size must be at least 16, for four halvings, got {size}. Enlarge the images."
-            )
         self.size = size
         with seeded_init(rng):
-            self.blocks = nn.Sequential(
-                *(self._block(inputs, width) for inputs in (channels, width, width, width))
-            )
-
-    @staticmethod
-    def _block(inputs: int, outputs: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        )
+            self.blocks = nn.Sequential()
+            for inputs in (channels, width, width, width):
+                layer = nn.Conv2d(inputs, width, 3, padding=1, bias=False)
+                norm = nn.BatchNorm2d(width)
+                self.blocks.append(nn.Sequential(layer, norm, nn.ReLU(), nn.MaxPool2d(2)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the vectors of images.
-
-        Parameters
-        ----------
-        x : Tensor
-            Images of ``size`` x ``size`` pixels, uint8 or float, channels first or last.
-
-        Returns
-        -------
-        Tensor, shape (n, features)
-            The vectors.
-        """
         x = self.pixels(x)  # (n, channels, size, size)
         if x.shape[2:] != (self.size, self.size):
-            raise InvalidInput(
-                f"x must hold images of {self.size} x {self.size}, got {x.shape[2]} x "
-                f"{x.shape[3]}. Build Conv4(size=...) for the images."
-            )
-        x = self.blocks(x)  # (n, width, size // 16, size // 16)
-        return x.flatten(1)  # (n, features)
+            rule = f"x must hold images of {self.size} x {self.size}, as Conv4 was built for"
+            raise InvalidInput(f"{rule}, got {x.shape[2]} x {x.shape[3]}.")
+        z: Tensor = self.blocks(x).flatten(1)
+        return z  # (n, features)
 
 
 class MLP(Backbone):
-    """Linear layers with ReLU and dropout, for rows of a table.
+    """Linear layers with ReLU and dropout, for rows of a table with standardised columns.
 
-    Examples of more dimensions are flattened, and uint8 is divided by 255. Nothing is normalised
-    beyond that: standardise the columns first.
+    Examples of more dimensions are flattened, and uint8 is divided by 255.
 
     Parameters
     ----------
@@ -379,11 +278,6 @@ class MLP(Backbone):
         Probability of dropout after each layer.
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.
-
-    Attributes
-    ----------
-    features : int
-        Length of a vector.
 
     Examples
     --------
@@ -403,45 +297,30 @@ class MLP(Backbone):
         rng: Seed = None,
     ) -> None:
         super().__init__(inputs=inputs, width=width, depth=depth, dropout=dropout)
-        self.inputs = inputs
-        self.features = width
+        self.inputs, self.features = inputs, width
         with seeded_init(rng):
             self.layers = nn.Sequential()
             for columns in [inputs] + [width] * (depth - 1):
                 self.layers.extend([nn.Linear(columns, width), nn.ReLU(), nn.Dropout(dropout)])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the vectors of rows.
-
-        Parameters
-        ----------
-        x : Tensor, shape (n, ...)
-            Rows, ``inputs`` numbers each.
-
-        Returns
-        -------
-        Tensor, shape (n, features)
-            The vectors.
-        """
         rows = x.flatten(1)  # (n, inputs)
         if rows.shape[1] != self.inputs:
-            raise InvalidInput(
-                f"x must hold rows of {self.inputs} numbers, got shape {tuple(x.shape)}. "
-                "Build MLP(inputs=...) for the data."
-            )
-        if x.dtype == torch.uint8:
-            rows = rows / 255
-        weight: Tensor = self.layers[0].weight  # type: ignore[assignment]
-        z: Tensor = self.layers(rows.to(weight.dtype))  # (n, width)
-        return z
+            shape = tuple(x.shape)
+            raise InvalidInput(f"x must hold rows of {self.inputs} numbers, got shape {shape}.")
+        rows = rows / 255 if x.dtype == torch.uint8 else rows
+        z: Tensor = self.layers(rows.to(next(self.layers.parameters()).dtype))
+        return z  # (n, width)
 
 
 class SentenceCNN(Backbone):
     """The FewRel sentence encoder: word and position embeddings, a convolution, max-pooling.
 
-    A token becomes its word vector and two position embeddings. A convolution of width 3 makes
-    ``maps`` feature maps; then come ReLU, the maximum over the tokens, and dropout. Padding
-    counts for nothing: the vector of a sentence does not depend on how much it is padded.
+    A convolution of width 3 over word vectors and position embeddings, ReLU, the maximum over the
+    tokens, and dropout. The vector of a sentence does not depend on how much it is padded.
+
+    An example is an integer array (tokens, 3): for each token its word id, and its position
+    relative to the head entity and to the tail entity (0 at the entity, negative before it).
 
     Parameters
     ----------
@@ -462,18 +341,12 @@ class SentenceCNN(Backbone):
     rng : int, numpy.random.Generator or None, optional
         Seed of the weights.
 
-    Attributes
-    ----------
-    features : int
-        Length of a vector.
-
     Examples
     --------
     >>> import numpy as np, torch
     >>> from metapac.fewshot import SentenceCNN
-    >>> backbone = SentenceCNN(np.eye(7), tokens=4, maps=5, rng=0)
     >>> sentence = torch.tensor([[[3, 0, -1], [5, 1, 0], [0, 2, 1], [0, 3, 2]]])
-    >>> backbone(sentence).shape
+    >>> SentenceCNN(np.eye(7), tokens=4, maps=5, rng=0)(sentence).shape
     torch.Size([1, 5])
     """
 
@@ -490,18 +363,9 @@ class SentenceCNN(Backbone):
         rng: Seed = None,
     ) -> None:
         vectors = torch.as_tensor(words, dtype=torch.get_default_dtype())
-        super().__init__(
-            words=list(vectors.shape),
-            tokens=tokens,
-            positions=positions,
-            maps=maps,
-            dropout=dropout,
-            frozen=frozen,
-            padding=padding,
-        )
-        self.tokens = tokens
-        self.padding = padding
-        self.features = maps
+        options = {"tokens": tokens, "positions": positions, "maps": maps, "dropout": dropout}
+        super().__init__(words=list(vectors.shape), **options, frozen=frozen, padding=padding)
+        self.tokens, self.padding, self.features = tokens, padding, maps
         with seeded_init(rng):
             self.words = nn.Embedding(*vectors.shape)
             self.to_head = nn.Embedding(2 * tokens - 1, positions)
@@ -512,44 +376,18 @@ class SentenceCNN(Backbone):
         self.words.weight.requires_grad_(not frozen)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the vectors of sentences.
-
-        Parameters
-        ----------
-        x : Tensor of int, shape (n, t, 3)
-            For each token its word id, and its position relative to the head entity and to the
-            tail entity (0 at the entity, negative before it).
-
-        Returns
-        -------
-        Tensor, shape (n, features)
-            The vectors.
-        """
-        self._check(x)
-        ids, head, tail = x.long().unbind(-1)  # (n, tokens) each
+        if x.ndim != 3 or x.shape[2] != 3 or x.is_floating_point():
+            rule = "x must hold whole numbers (n, tokens, 3): word, and places to head and tail"
+            raise InvalidInput(f"{rule}; got {x.dtype} of shape {tuple(x.shape)}.")
+        furthest = self.tokens - 1
+        ids, *places = x.long().unbind(-1)  # (n, tokens) each
+        head, tail = (place.clamp(-furthest, furthest) + furthest for place in places)
         real = (ids != self.padding).unsqueeze(-1)  # (n, tokens, 1)
-        token = torch.cat(
-            [self.words(ids), self.to_head(self._row(head)), self.to_tail(self._row(tail))], dim=-1
-        )  # (n, tokens, d)
+        token = torch.cat([self.words(ids), self.to_head(head), self.to_tail(tail)], dim=-1)
         maps = self.convolution((token * real).mT).relu()  # (n, maps, tokens)
         # After the ReLU no value is below 0, so the 0 of a padded token never decides the maximum.
-        z: Tensor = self.dropout((maps * real.mT).amax(-1))  # (n, maps)
-        return z
-
-    def _row(self, position: Tensor) -> Tensor:
-        furthest = self.tokens - 1
-        return position.clamp(-furthest, furthest) + furthest
-
-    @staticmethod
-    def _check(x: Tensor) -> None:
-        if x.ndim != 3 or x.shape[2] != 3 or x.is_floating_point():
-            raise InvalidInput(
-                "x must hold whole numbers (n, tokens, 3): word, position to head, position to "
-                f"tail; got {x.dtype} of shape {tuple(x.shape)}."
-            )
-
-
-_SLOPE = 0.1
+        z: Tensor = self.dropout((maps * real.mT).amax(-1))
+        return z  # (n, maps)
 
 
 class ResNet12(ImageBackbone):
@@ -561,19 +399,8 @@ class ResNet12(ImageBackbone):
 
     Parameters
     ----------
-    channels : int, default 3
-        Number of channels of an image.
-    mean : float or sequence of float, default 0.0
-        Mean of each channel, to subtract; uint8 images are divided by 255 first.
-    std : float or sequence of float, default 1.0
-        Standard deviation of each channel, to divide by.
-    rng : int, numpy.random.Generator or None, optional
-        Seed of the weights.
-
-    Attributes
-    ----------
-    features : int
-        Length of a vector.
+    channels, mean, std, rng : object, optional
+        As in `Conv4`.
 
     Examples
     --------
@@ -588,25 +415,14 @@ class ResNet12(ImageBackbone):
     ) -> None:
         super().__init__(640, channels, mean, std)
         with seeded_init(rng):
-            self.blocks = nn.Sequential(
-                _Block12(channels, 64), _Block12(64, 160), _Block12(160, 320), _Block12(320, 640)
-            )
+            self.blocks = nn.Sequential()
+            for inputs, width in pairwise((channels, 64, 160, 320, 640)):
+                layers = [(width, 3), (width, 3), (width, 3)]
+                self.blocks.append(_Residual(inputs, layers, slope=0.1, pool=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the vectors of images.
-
-        Parameters
-        ----------
-        x : Tensor
-            Images, uint8 or float, channels first or last.
-
-        Returns
-        -------
-        Tensor, shape (n, 640)
-            The vectors.
-        """
-        x = self.blocks(self.pixels(x))  # (n, 640, h // 16, w // 16)
-        return x.mean((2, 3))  # (n, 640)
+        z: Tensor = self.blocks(self.pixels(x)).mean((2, 3))
+        return z  # (n, 640)
 
 
 class ResNet50(ImageBackbone):
@@ -617,19 +433,8 @@ class ResNet50(ImageBackbone):
 
     Parameters
     ----------
-    channels : int, default 3
-        Number of channels of an image.
-    mean : float or sequence of float, default 0.0
-        Mean of each channel, to subtract; uint8 images are divided by 255 first.
-    std : float or sequence of float, default 1.0
-        Standard deviation of each channel, to divide by.
-    rng : int, numpy.random.Generator or None, optional
-        Seed of the weights.
-
-    Attributes
-    ----------
-    features : int
-        Length of a vector.
+    channels, mean, std, rng : object, optional
+        As in `Conv4`.
 
     Examples
     --------
@@ -645,78 +450,51 @@ class ResNet50(ImageBackbone):
         super().__init__(2048, channels, mean, std)
         with seeded_init(rng):
             self.stem = nn.Sequential(_convolution(channels, 64, 3), nn.ReLU())
-            self.stages = nn.Sequential(
-                _stage(64, 64, blocks=3, stride=1),
-                _stage(256, 128, blocks=4, stride=2),
-                _stage(512, 256, blocks=6, stride=2),
-                _stage(1024, 512, blocks=3, stride=2),
-            )
+            self.stages, inputs = nn.Sequential(), 64
+            for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+                stage = nn.Sequential()
+                for stride in [1 if width == 64 else 2] + [1] * (blocks - 1):
+                    layers = [(width, 1), (width, 3), (4 * width, 1)]
+                    stage.append(_Residual(inputs, layers, stride=stride))
+                    inputs = 4 * width
+                self.stages.append(stage)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the vectors of images.
-
-        Parameters
-        ----------
-        x : Tensor
-            Images, uint8 or float, channels first or last.
-
-        Returns
-        -------
-        Tensor, shape (n, 2048)
-            The vectors.
-        """
         x = self.stem(self.pixels(x))  # (n, 64, h, w)
-        x = self.stages(x)  # (n, 2048, h / 8, w / 8)
-        return x.mean((2, 3))  # (n, 2048)
+        z: Tensor = self.stages(x).mean((2, 3))
+        return z  # (n, 2048)
 
 
-class _Block12(nn.Module):
-    def __init__(self, inputs: int, outputs: int) -> None:
+class _Residual(nn.Module):
+    """Three convolutions of given widths and sizes, the second strided, beside a shortcut."""
+
+    def __init__(
+        self,
+        inputs: int,
+        layers: list[tuple[int, int]],
+        stride: int = 1,
+        slope: float = 0.0,
+        pool: bool = False,
+    ) -> None:
         super().__init__()
-        self.path = nn.Sequential(
-            _convolution(inputs, outputs, 3, slope=_SLOPE),
-            nn.LeakyReLU(_SLOPE),
-            _convolution(outputs, outputs, 3, slope=_SLOPE),
-            nn.LeakyReLU(_SLOPE),
-            _convolution(outputs, outputs, 3, slope=_SLOPE),
-        )
-        self.shortcut = _convolution(inputs, outputs, 1, slope=_SLOPE)
-        self.end = nn.Sequential(nn.LeakyReLU(_SLOPE), nn.MaxPool2d(2))
+        rectifier = nn.LeakyReLU(slope) if slope else nn.ReLU()
+        self.path, width = nn.Sequential(), inputs
+        for i, (outputs, size) in enumerate(layers):
+            self.path.extend([rectifier] if i else [])
+            self.path.append(_convolution(width, outputs, size, stride if i == 1 else 1, slope))
+            width = outputs
+        self.shortcut: nn.Module = nn.Identity()
+        if pool or stride > 1 or inputs != width:
+            self.shortcut = _convolution(inputs, width, 1, stride, slope)
+        self.end = nn.Sequential(rectifier, nn.MaxPool2d(2) if pool else nn.Identity())
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.end(self.path(x) + self.shortcut(x))  # (n, outputs, h // 2, w // 2)
+        y: Tensor = self.end(self.path(x) + self.shortcut(x))
         return y
 
 
-class _Bottleneck(nn.Module):
-    def __init__(self, inputs: int, width: int, stride: int) -> None:
-        super().__init__()
-        outputs = 4 * width
-        self.path = nn.Sequential(
-            _convolution(inputs, width, 1),
-            nn.ReLU(),
-            _convolution(width, width, 3, stride=stride),
-            nn.ReLU(),
-            _convolution(width, outputs, 1),
-        )
-        self.shortcut = (
-            nn.Identity()
-            if inputs == outputs and stride == 1
-            else _convolution(inputs, outputs, 1, stride=stride)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.path(x) + self.shortcut(x)  # (n, 4 * width, h / stride, w / stride)
-        return y.relu()
-
-
-def _stage(inputs: int, width: int, *, blocks: int, stride: int) -> nn.Module:
-    first = _Bottleneck(inputs, width, stride)
-    return nn.Sequential(first, *(_Bottleneck(4 * width, width, 1) for _ in range(blocks - 1)))
-
-
 def _convolution(
-    inputs: int, outputs: int, size: int, *, stride: int = 1, slope: float = 0.0
+    inputs: int, outputs: int, size: int, stride: int = 1, slope: float = 0.0
 ) -> nn.Module:
     """Return a convolution, initialised to preserve variance (He et al. 2015), and a batch norm."""
     layer = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
@@ -724,13 +502,8 @@ def _convolution(
     return nn.Sequential(layer, nn.BatchNorm2d(outputs))
 
 
-BACKBONES: dict[str, type[Backbone]] = {
-    "conv4": Conv4,
-    "mlp": MLP,
-    "resnet12": ResNet12,
-    "resnet50": ResNet50,
-    "sentence_cnn": SentenceCNN,
-}
+BACKBONES: dict[str, type[Backbone]] = {"conv4": Conv4, "mlp": MLP, "resnet12": ResNet12}
+BACKBONES |= {"resnet50": ResNet50, "sentence_cnn": SentenceCNN}
 
 
 def build_backbone(name: str, **options: Any) -> Backbone:

@@ -2,75 +2,30 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from metapac.fewshot.study import summary
 from metapac.fewshot.study.rows import Rows
-from metapac.fewshot.study.summary import (
-    TOO_FEW,
-    WITHIN,
-    MethodSummary,
-    SizeComparison,
-    compare_sizes,
-    summarise,
-)
+from metapac.fewshot.study.summary import MethodSummary, SizeComparison, compare_sizes, summarise
 from metapac.guarantee import Guarantee
 from metapac.verdict import UNDECIDED, VIOLATED
 
 PAPER_SPLIT, PS_TEST = "Meta-PS even", "PS-Test"
 EXPECTED_VALID = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
 EXPECTED_INVALID = ("PS", "Meta-CP")
+_OURS = EXPECTED_VALID[1:]
 AGREES, DISAGREES, UNCHECKED = "agrees", "does not agree", "cannot be checked"
+Source = Mapping[str, str] | None
 NOT_IN_PAPER = "not in the paper"  # the source of claims about other splits and other data
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where the paper makes its claims about one data set."""
-
-    figure: str
-    valid: str
-    invalid: str
-    larger: str
-
-
-SOURCES = {
-    "miniimagenet": Source(
-        "Figure 3",
-        "The prediction set error of the proposed approach is below the desired level epsilon = "
-        "0.1 at least a fraction 1 - alpha = 0.9 of the time.",
-        "However, PS and Meta-CP do not empirically satisfy the meta PAC criterion, and PS-Test is "
-        "too conservative.",
-        "the proposed Meta-PS produces smaller prediction sets compared to the PS-Test approach "
-        "that also satisfies the epsilon error constraint.",
-    ),
-    "fewrel": Source(
-        "Figure 4",
-        "Ours empirically satisfies the desired prediction set error specified by epsilon with "
-        "empirical probabilities of at least 1 - alpha over the test adaptation set and 1 - delta "
-        "over the (augmented) calibration data.",
-        "In contrast, the other approaches either do not empirically satisfy the meta PAC "
-        "criterion or are highly conservative.",
-        "In contrast, the other approaches either do not empirically satisfy the meta PAC "
-        "criterion or are highly conservative.",
-    ),
-    "heart": Source(
-        "Figure 5",
-        "The proposed Meta-PS empirically satisfies the epsilon = 0.1 constraint",
-        "while PS and Meta-CP violate this constraint.",
-        "Meanwhile, PS-Test conservatively satisfies it.",
-    ),
-    "cifar10c": Source(
-        "Figure 8",
-        "Meta-PS satisfies PAC constraint with epsilon = 0.2 a fraction 1 - alpha = 0.9 of the "
-        "time (as shown in whiskers).",
-        "Other approaches either violate the epsilon constraint or are more conservative than the "
-        "proposed approach.",
-        "In particular, PS-Test is slightly worse than the proposed approach.",
-    ),
-}
+# By data set: the figure that a claim of the paper is about, and its words.
+SOURCES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -91,9 +46,7 @@ class Claim:
 def check_claims(rows: Rows | Sequence[Rows], guarantee: Guarantee, data: str) -> list[Claim]:
     """Return the claims about the methods that were run at the guarantee's delta.
 
-    Those of the paper are about its own split and its data sets. The same is checked of our splits
-    and on other data. That a method keeps or violates the guarantee is believed only if chance
-    cannot explain it; see `metapac.fewshot.study.summary.MethodSummary`.
+    A claim that a guarantee is kept or violated is believed only if chance cannot explain it.
     """
     delta = guarantee.failure_probability
     names = (*EXPECTED_VALID, *EXPECTED_INVALID, PS_TEST)
@@ -115,39 +68,34 @@ def judge_claims(
 ) -> list[Claim]:
     """Return the claims about methods whose summaries are known."""
     source = SOURCES.get(data)
-    claims = [_is_valid(line, guarantee, source) for line in _pick(lines, EXPECTED_VALID)]
-    claims += [_is_invalid(line, guarantee, source) for line in _pick(lines, EXPECTED_INVALID)]
+    expected = dict.fromkeys(EXPECTED_VALID, "valid") | dict.fromkeys(EXPECTED_INVALID, "invalid")
+    claims = [
+        # Of the valid methods, the paper has its own split alone.
+        _judge_error(lines[name], guarantee, None if name in _OURS else source, claim)
+        for name, claim in expected.items()
+        if name in lines
+    ]
     if sizes is not None:
-        claims.append(_is_larger(sizes, lines[PS_TEST], lines[PAPER_SPLIT], source))
+        claims.append(_judge_sizes(sizes, lines[PS_TEST], lines[PAPER_SPLIT], source))
     return claims
 
 
-def _pick(lines: Mapping[str, MethodSummary], names: Sequence[str]) -> list[MethodSummary]:
-    return [lines[name] for name in names if name in lines]
-
-
-def _is_valid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
-    words = {WITHIN: AGREES, VIOLATED: DISAGREES, TOO_FEW: UNCHECKED}
+def _judge_error(line: MethodSummary, g: Guarantee, source: Source, claim: str) -> Claim:
+    """Return the claim that a method keeps its error below epsilon, or that it does not."""
+    is_valid = claim == "valid"
+    good, bad = (AGREES, DISAGREES) if is_valid else (DISAGREES, AGREES)
+    status = {summary.WITHIN: good, VIOLATED: bad, summary.TOO_FEW: UNCHECKED}
+    words, quantile = "at most" if is_valid else "above", f"{100 * (1 - g.alpha):g} % quantile"
     return Claim(
-        f"{line.method}: the {_quantile(g)} of error is at most epsilon = {g.miss_rate:g}",
-        _cite(source if line.method == PAPER_SPLIT else None, "valid", "a"),
-        words.get(line.verdict, UNDECIDED),
+        f"{line.method}: the {quantile} of error is {words} epsilon = {g.miss_rate:g}",
+        _cite(source, claim, "a"),
+        status.get(line.verdict, UNDECIDED),
         _numbers(line),
     )
 
 
-def _is_invalid(line: MethodSummary, g: Guarantee, source: Source | None) -> Claim:
-    words = {WITHIN: DISAGREES, VIOLATED: AGREES, TOO_FEW: UNCHECKED}
-    return Claim(
-        f"{line.method}: the {_quantile(g)} of error is above epsilon = {g.miss_rate:g}",
-        _cite(source, "invalid", "a"),
-        words.get(line.verdict, UNDECIDED),
-        _numbers(line),
-    )
-
-
-def _is_larger(
-    sizes: SizeComparison, ps_test: MethodSummary, meta: MethodSummary, source: Source | None
+def _judge_sizes(
+    sizes: SizeComparison, ps_test: MethodSummary, meta: MethodSummary, source: Source
 ) -> Claim:
     """Return the claim that PS-Test is conservative, which keeping every label agrees with."""
     status = AGREES if sizes.low > 0 else DISAGREES if sizes.high < 0 else UNDECIDED
@@ -159,14 +107,9 @@ def _is_larger(
     )
 
 
-def _cite(source: Source | None, claim: str, panel: str) -> str:
+def _cite(source: Source, claim: str, panel: str) -> str:
     """Return the panel of the figure and the sentence that make a claim."""
-    return f'{source.figure}({panel}): "{getattr(source, claim)}"' if source else NOT_IN_PAPER
-
-
-def _quantile(g: Guarantee) -> str:
-    """Return the name of the (1 - alpha) quantile, such as "90 % quantile"."""
-    return f"{100 * (1 - g.alpha):g} % quantile"
+    return f'{source["figure"]}({panel}): "{source[claim]}"' if source else NOT_IN_PAPER
 
 
 def _numbers(line: MethodSummary) -> dict[str, float]:

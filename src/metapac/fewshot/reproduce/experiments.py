@@ -11,19 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Array, Counts, Floats, check_one_of
+from metapac.fewshot.study import methods as rules
 from metapac.fewshot.study.draws import Draw
-from metapac.fewshot.study.methods import (
-    META_CP,
-    META_PS,
-    PS_TEST,
-    SECOND_DELTA,
-    Chosen,
-    Method,
-    Rule,
-    neighbour_methods,
-    paper_methods,
-    same_for_all,
-)
+from metapac.fewshot.study.methods import Chosen, Method, Rule, neighbour_methods, paper_methods
 from metapac.guarantee import Guarantee
 
 GUARANTEE = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight")
@@ -45,20 +35,11 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Published:
-    """A published accuracy, to compare a learner with."""
-
-    accuracy: float
-    learner: str
-    source: str
-
-
-@dataclass(frozen=True)
 class Experiment:
     """An experiment of the paper, or one beside it: data, learner, tasks and guarantee.
 
     Numbers of examples are per class if tasks have ``ways`` classes, and per task if tasks are
-    groups (``ways=None``).
+    groups (``ways=None``). Without ``training``, the learner is trained by the strong recipe.
     """
 
     name: str
@@ -82,8 +63,6 @@ class Experiment:
     min_group_size: int = 0
     new_tasks: str = "test"
     predictor: str = "validation"
-    differences: tuple[str, ...] = ()
-    published: tuple[Published, ...] = ()
 
     @property
     def test_examples(self) -> int:
@@ -95,66 +74,73 @@ class Experiment:
         """Arguments of a pool's ``tasks`` other than ``queries``."""
         return {"shots": self.shots} | ({} if self.ways is None else {"ways": self.ways})
 
+    @property
+    def study_shape(self) -> dict[str, Any]:
+        """Arguments of `PoolStudy` that say how large a draw is."""
+        return self.task_shape | {
+            "queries": self.calibration_examples,
+            "test_queries": self.evaluation_examples,
+            "labelled": self.labelled_examples,
+            "tasks": self.calibration_tasks,
+            "tests": self.test_tasks,
+        }
+
     def describe(self) -> dict[str, Any]:
         """Return everything that the results depend on, as JSON can hold it."""
         fields = asdict(self) | {"guarantee": self.guarantee.describe()}
-        return {k: v for k, v in fields.items() if k not in _WITHOUT_EFFECT}
+        return {k: v for k, v in fields.items() if k not in ("title", "draws", "seeds")}
 
     def describe_training(self) -> dict[str, Any]:
         """Return everything but data and seed that the trained learner depends on."""
         return {name: value for name, value in self.describe().items() if name in _TRAINED_BY}
 
 
-_WITHOUT_EFFECT = ("title", "draws", "seeds", "differences", "published")
 _TRAINED_BY = ("data", "backbone", "training", "ways", "shots", "groups", "min_group_size")
 
-_MINI = Experiment(
-    name="miniimagenet",
-    title="mini-ImageNet, Conv4",
-    data="miniimagenet",
-    backbone="conv4",
-    training=Training(lr=1e-3, episodes_per_epoch=1600),
-    differences=(
-        "The images were compressed with WebP at quality 75.",
-        "An epoch has 1600 episodes instead of 800, and an optimiser step 8.",
-        "8 of the 64 training classes are held out from training. The best epoch is chosen on "
-        "them, not on the calibration classes, and Meta-CP's quantile predictor is trained on "
-        "them.",
-    ),
-    published=(
-        Published(
-            0.6577,
-            "ProtoNet, Conv4, trained on 5-way episodes of all 64 classes",
-            "Snell, Swersky and Zemel 2017, Table 6",
-        ),
-        Published(
-            0.6820,
-            "ProtoNet, Conv4, trained on 20-way episodes of all 64 classes",
-            "Snell, Swersky and Zemel 2017, Table 2",
-        ),
-        Published(
-            0.669,
-            "the same, trained again by others",
-            "github.com/yinboc/prototypical-network-pytorch",
-        ),
-    ),
+_GLYPHS = Experiment(
+    "glyphs",
+    "Glyphs, Conv4 (small, needs no data)",
+    "glyphs",
+    "conv4 narrow",
+    Training(1e-3, 60, epochs=3, episodes_per_step=2, validation_tasks=50),
+    calibration_examples=50,
+    evaluation_examples=30,
+    calibration_tasks=400,
+    draws=10,
+    seeds=1,
 )
-_LEE = "Lee, Maji, Ravichandran and Soatto 2019, Table 3"
-_STRONG = (
-    "Not in the paper: the learner is pre-trained to classify the training images, with "
-    "augmentation, and then tuned on episodes (see [Training](training.md)).",
-    _MINI.differences[0],
-    "8 of the 64 training classes are held out from training, and Meta-CP's quantile predictor is "
-    "trained on them.",
+_MINI = Experiment(
+    "miniimagenet", "mini-ImageNet, Conv4", "miniimagenet", "conv4", Training(1e-3, 1600)
+)
+_STRONG = [
+    replace(_MINI, name=f"miniimagenet-{net}-strong", title=title, backbone=net, training=None)
+    for net, title in {
+        "conv4": "mini-ImageNet, Conv4, strong recipe",
+        "resnet12": "mini-ImageNet, ResNet-12, strong recipe",
+    }.items()
+]
+_CIFAR10C = Experiment(
+    "cifar10c",
+    "CIFAR10-C, ResNet-50",
+    "cifar10c",
+    "resnet50",
+    Training(1e-2, 1000, epochs=50, episodes_per_step=4, halve_every=10, validation_tasks=100),
+    ways=10,
+    guarantee=replace(GUARANTEE, epsilon=0.2),
+    draws=50,
+    seeds=2,
+    tasks_from="bank",
+    bank=(700, 350),
+)
+_FEWREL = Experiment(
+    "fewrel", "FewRel, CNN sentence encoder", "fewrel", "sentence_cnn", Training(1e-3, 800)
 )
 _HEART = Experiment(
-    name="heart",
-    title="CDC Heart, MLP",
-    data="heart",
-    backbone="mlp",
-    training=Training(
-        lr=1e-3, episodes_per_epoch=200, queries=100, class_weights=(1.0, 10.0), patience=40
-    ),
+    "heart",
+    "CDC Heart, MLP",
+    "heart",
+    "mlp",
+    Training(1e-3, 200, queries=100, class_weights=(1.0, 10.0), patience=40),
     ways=None,
     shots=10,
     calibration_examples=3000,
@@ -163,152 +149,21 @@ _HEART = Experiment(
     calibration_tasks=250,
     groups=(20, 4, 40, 18),
     min_group_size=3050,
-    differences=(
-        "Data of 2021 and 2022 instead of 2011 to 2020, with 10 features that both years code in "
-        "the same way and that are missing in at most 5 % of the rows: 107 state-years instead of "
-        "530, 82 of them with the 3050 rows that the protocol needs.",
-        "The best epoch is the one with the highest accuracy, labels weighted as in the loss.",
-        "Pools are random state-years, not years: 20 to train on, 4 to choose the epoch and to "
-        "train Meta-CP's quantile predictor on, 40 to calibrate on and 18 to test on. As in the "
-        "paper's code, 250 calibration tasks are drawn from the 40 with replacement: they are not "
-        "250 independent state-years, and the guarantee is for tasks drawn from these 40.",
-    ),
 )
-
-_GLYPHS = Experiment(
-    name="glyphs",
-    title="Glyphs, Conv4 (small, needs no data)",
-    data="glyphs",
-    backbone="conv4 narrow",
-    training=Training(
-        lr=1e-3, episodes_per_epoch=60, epochs=3, episodes_per_step=2, validation_tasks=50
-    ),
-    calibration_examples=50,
-    evaluation_examples=30,
-    calibration_tasks=400,
-    draws=10,
-    seeds=1,
+_HEART_DISTINCT = replace(
+    _HEART,
+    name="heart-distinct",
+    title="CDC Heart, MLP, no state-year twice",
+    calibration_examples=None,
+    calibration_tasks=50,
+    test_tasks=20,
+    guarantee=replace(GUARANTEE, delta=0.01),
+    tasks_from="distinct",
+    groups=(30, 6, 50, 20),
+    min_group_size=1100,
 )
-
-EXPERIMENTS = {
-    experiment.name: experiment
-    for experiment in (
-        _GLYPHS,
-        _MINI,
-        replace(
-            _MINI,
-            name="miniimagenet-conv4-strong",
-            title="mini-ImageNet, Conv4, strong recipe",
-            training=None,
-            differences=_STRONG,
-            published=(
-                Published(0.7068, "ProtoNet, Conv4, with augmentation", _LEE),
-                _MINI.published[1],
-            ),
-        ),
-        replace(
-            _MINI,
-            name="miniimagenet-resnet12-strong",
-            title="mini-ImageNet, ResNet-12, strong recipe",
-            backbone="resnet12",
-            training=None,
-            differences=(
-                *_STRONG,
-                "The stored rows of Meta-CP come from a quantile predictor that saw the first 560 "
-                "of the 600 images of each of these classes: only their embeddings were kept.",
-            ),
-            published=(
-                Published(
-                    0.7926,
-                    "Meta-Baseline, ResNet-12: pre-training, then cosine prototypes",
-                    "Chen, Liu, Xu, Darrell and Wang 2021",
-                ),
-                Published(0.7560, "ProtoNet, ResNet-12, with augmentation", _LEE),
-                Published(0.7670, "TADAM, ResNet-12", "Oreshkin, Rodríguez López and Lacoste 2018"),
-                Published(0.7863, "MetaOptNet-SVM, ResNet-12, 640 channels", _LEE),
-            ),
-        ),
-        Experiment(
-            name="cifar10c",
-            title="CIFAR10-C, ResNet-50",
-            data="cifar10c",
-            backbone="resnet50",
-            training=Training(
-                lr=1e-2,
-                episodes_per_epoch=1000,
-                epochs=50,
-                episodes_per_step=4,
-                halve_every=10,
-                validation_tasks=100,
-            ),
-            ways=10,
-            guarantee=replace(GUARANTEE, epsilon=0.2),
-            draws=50,
-            seeds=2,
-            tasks_from="bank",
-            bank=(700, 350),
-            differences=(
-                "The images were compressed with JPEG, and their original order is lost.",
-                "700 calibration tasks and 350 test tasks, the same for both seeds, are scored "
-                "once by each learner; each draw takes 500 and 50 of them at random. Within a draw "
-                "the tasks are independent; different draws share many tasks, so they vary less "
-                "than independent draws would.",
-                "50 epochs instead of 200, the learning rate is halved every 10 epochs instead of "
-                "every 40, and the best epoch is chosen on 100 tasks. An optimiser step has 4 "
-                "episodes. One learner that was trained for 70 epochs, with halving every 40, had "
-                "an accuracy of 79.3 %.",
-                "The images of tasks are embedded with TF32, which has three digits.",
-            ),
-        ),
-        Experiment(
-            name="fewrel",
-            title="FewRel, CNN sentence encoder",
-            data="fewrel",
-            backbone="sentence_cnn",
-            training=Training(lr=1e-3, episodes_per_epoch=800),
-            differences=(
-                "Learning rate 0.001: at the paper's 0.01, validation accuracy was best after the "
-                "first epoch and then fell to chance (`learner-at-0.01.json` beside the rows).",
-                "25 % of the training sentences are missing.",
-                "GloVe vectors of 100 dimensions instead of 50, for 90.8 % of the words.",
-                "Calibration relations are 16 of the paper's 64 training relations, held out from "
-                "training; the paper calibrates on relations it also trains on. 8 more are held "
-                "out to choose the epoch and to train Meta-CP's quantile predictor.",
-            ),
-            published=(
-                Published(
-                    0.8313,
-                    "ProtoNet, CNN, trained again by others",
-                    "github.com/tata1661/FSL-Mate, PaddleFSL",
-                ),
-                Published(
-                    0.8479,
-                    "ProtoNet, CNN, all 64 training relations; on 20 relations that are not public",
-                    "Han et al. 2018, Table 4",
-                ),
-            ),
-        ),
-        _HEART,
-        replace(
-            _HEART,
-            name="heart-distinct",
-            title="CDC Heart, MLP, no state-year twice",
-            calibration_examples=None,
-            calibration_tasks=50,
-            test_tasks=20,
-            guarantee=replace(GUARANTEE, delta=0.01),
-            tasks_from="distinct",
-            groups=(30, 6, 50, 20),
-            min_group_size=1100,
-            differences=(
-                "Not in the paper: in each draw a state-year is used at most once, either as a "
-                "calibration task with all its rows or as a test task.",
-                "delta = 0.01, which 50 tasks support with the tight and the joint split. The even "
-                "split needs more tasks and keeps every label.",
-            ),
-        ),
-    )
-}
+_ALL = (_GLYPHS, _MINI, *_STRONG, _CIFAR10C, _FEWREL, _HEART, _HEART_DISTINCT)
+EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
 
 
 def find_experiment(name: str) -> Experiment:
@@ -317,20 +172,19 @@ def find_experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-STEP = 1e-7  # of the grid that the published research code searches
+STEP = 1e-7  # of the grid that the published research code searches across tasks
 GRID_NAME = "Meta-PS even, grid"
 
 
 def all_methods(guarantee: Guarantee) -> tuple[Method, ...]:
     """Return all methods of the results page."""
-    methods = paper_methods(guarantee, second_delta=SECOND_DELTA)
+    methods = paper_methods(guarantee, second_delta=rules.SECOND_DELTA)
     even = replace(guarantee, split="even")
     methods += (*neighbour_methods(guarantee), Method(GRID_NAME, GRID, even))
-    if guarantee.delta == SECOND_DELTA:
+    if guarantee.delta == rules.SECOND_DELTA:
         return methods
-    loose = replace(guarantee, delta=SECOND_DELTA)
-    joint = replace(loose, split="joint")
-    return (*methods, Method("PS-Test", PS_TEST, loose), Method("Meta-PS joint", META_PS, joint))
+    loose = {m.name: m for m in paper_methods(replace(guarantee, delta=rules.SECOND_DELTA))}
+    return (*methods, loose["PS-Test"], loose["Meta-PS joint"])
 
 
 def main_methods(guarantee: Guarantee) -> tuple[Method, ...]:
@@ -346,17 +200,17 @@ def split_methods(guarantee: Guarantee) -> tuple[Method, ...]:
 
 def meta_cp_methods(guarantee: Guarantee) -> tuple[Method, ...]:
     """Return Meta-CP at both deltas."""
-    both = dict.fromkeys((guarantee, replace(guarantee, delta=SECOND_DELTA)))
-    return tuple(Method("Meta-CP", META_CP, each) for each in both)
+    both = dict.fromkeys((guarantee, replace(guarantee, delta=rules.SECOND_DELTA)))
+    return tuple(Method("Meta-CP", rules.META_CP, each) for each in both)
 
 
 def _grid_search(draw: Draw, g: Guarantee) -> Chosen:
-    """Meta-PS by searching a grid, as the research code does: Clopper-Pearson bounds, twice."""
+    """Meta-PS by searching a grid: Clopper-Pearson bounds, within tasks and across them."""
     ordered = draw.ordered
     samples = np.split(ordered.scores, np.cumsum(ordered.sizes)[:-1])
     of_tasks = search_grid(samples, g.miss_rate, g.alpha / 2)
     (cut,) = search_grid([np.sort(of_tasks)], g.alpha / 2, g.failure_probability)
-    return same_for_all(draw, float(cut), feasible=bool(np.isfinite(cut)))
+    return rules.same_for_all(float(cut), feasible=bool(np.isfinite(cut)))
 
 
 def search_grid(samples: Sequence[Array], epsilon: float, delta: float) -> Floats:
@@ -381,14 +235,13 @@ def search_grid(samples: Sequence[Array], epsilon: float, delta: float) -> Float
 
 GRID = Rule(_grid_search, version="1")
 
-
 DRAWS = 10  # of each seed
 SMALL = (15, 30, 60)  # calibration examples of each class; with 5 classes 75, 150 and 300 a task
 
 
 @dataclass(frozen=True)
 class Control:
-    """A variant of an experiment that shares its trained learner."""
+    """A variant of an experiment that shares its trained learner; or the experiment itself."""
 
     name: str
     title: str
@@ -400,17 +253,13 @@ def list_controls(experiment: Experiment) -> list[Control]:
     """Return the controls of an experiment."""
     e, controls = replace(experiment, draws=min(DRAWS, experiment.draws)), []
     if e.predictor != "train":
-        seen = replace(e, predictor="train")
         title = "Meta-CP's predictor trained on what the learner was trained on"
-        controls.append(Control("seen", title, seen, meta_cp_methods))
+        controls.append(Control("seen", title, replace(e, predictor="train"), meta_cp_methods))
     if e.tasks_from == "pools":
-        same = replace(e, new_tasks="calibration")
-        title = "new tasks from the calibration pool"
+        same, title = replace(e, new_tasks="calibration"), "new tasks from the calibration pool"
         controls.append(Control("no-shift", title, same, main_methods))
     if e.tasks_from == "pools" and e.ways is not None:
-        for count in SMALL:
-            if count >= (e.calibration_examples or 0):
-                break
+        for count in (count for count in SMALL if count < (e.calibration_examples or 0)):
             small, n = replace(e, calibration_examples=count), e.ways * count
             title = f"{n} calibration examples per task"
             controls.append(Control(f"n-{n}", title, small, split_methods))

@@ -5,26 +5,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac._common import Array, Progress, check_one_of, ignore_progress, require
-from metapac.artefact import replacing
+from metapac._common import Progress, check_one_of, ignore_progress, require
 from metapac.data_checks import check_levels
 from metapac.errors import InvalidInput, keyword
-from metapac.fewshot.datasets.pools import load_run_pools
-from metapac.fewshot.drawing import count_noun
+from metapac.fewshot import options
+from metapac.fewshot.datasets.pools import is_named, load_run_pools, take_named
 from metapac.fewshot.learners.vectors import LEARNERS, build_vector_learner
-from metapac.fewshot.options import Embeddings, Run, StudyTasks, Training, reject_given
+from metapac.fewshot.options import Embeddings, PoolSizes, Run, StudyTasks, Training
 from metapac.fewshot.pools import Pools, split_classes, split_groups
 from metapac.fewshot.scored_tables import load_run_learner
 from metapac.fewshot.study.pool_study import TASKS, PoolStudy
-from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import run_seeds, seed_folder
 from metapac.fewshot.study.summary import Summary
-from metapac.fewshot.tasks import ClassReuse
+from metapac.fewshot.tasks import ClassReuse, count_noun
 from metapac.fewshot.vectors import Vectors, holds_vectors, read_vectors
 from metapac.guarantee import Guarantee
 
@@ -48,33 +47,32 @@ class DrawSizes:
     labels: int
 
     @classmethod
-    def measure(cls, study: PoolStudy, options: StudyTasks) -> DrawSizes:
+    def measure(cls, study: PoolStudy, tasks: StudyTasks) -> DrawSizes:
         """Return the numbers of a draw of a study."""
         pool, counts = study.calibration, (study.tasks, study.tests)
         if pool.unit == "group":
-            spare = [len(members) - options.shots for members in pool.positions]
+            spare = [len(members) - tasks.shots for members in pool.positions]
             sizes = [min(each, study.queries or each) for each in spare]
             return cls(*counts, (min(sizes), max(sizes)), study.labelled, pool.classes)
-        ways, examples = options.ways, options.ways * (study.queries or 0)
+        ways, examples = tasks.ways, tasks.ways * (study.queries or 0)
         return cls(*counts, (examples, examples), ways * study.labelled, ways)
 
     @classmethod
     def join(cls, by_seed: Iterable[DrawSizes]) -> DrawSizes:
         """Return the numbers that hold for a draw of any seed."""
-        known, new, examples, labelled, labels = zip(
-            *(vars(each).values() for each in by_seed), strict=True
-        )
+        fields = zip(*(vars(each).values() for each in by_seed), strict=True)
+        known, new, examples, labelled, labels = fields
         fewest, most = zip(*examples, strict=True)
         return cls(min(known), min(new), (min(fewest), max(most)), min(labelled), max(labels))
 
     def __str__(self) -> str:
         fewest, most = self.examples
         examples = f"{fewest} to " * (fewest < most) + count_noun(most, "example")
+        labelled = f", with {count_noun(self.labelled, 'labelled example')} each for PS-Test"
         return (
             f"A draw has {count_noun(self.calibration_tasks, 'calibration task')} of {examples}, "
-            f"and {count_noun(self.new_tasks, 'new task')}, with "
-            f"{count_noun(self.labelled, 'labelled example')} each for PS-Test. A set can have up "
-            f"to {count_noun(self.labels, 'label')}."
+            f"and {count_noun(self.new_tasks, 'new task')}{labelled if self.labelled else ''}. A "
+            f"set can have up to {count_noun(self.labels, 'label')}."
         )
 
 
@@ -92,10 +90,9 @@ class DataStudy:
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON can hold them."""
         guarantee, vectors = self.summary.guarantee, self.vectors
-        aim = {name: getattr(guarantee, name) for name in ("epsilon", "alpha", "delta")}
         return {
             **self.summary.describe(),
-            "guarantee": aim,
+            "guarantee": {name: getattr(guarantee, name) for name in ("epsilon", "alpha", "delta")},
             **vars(self.sizes),
             "examples": list(self.sizes.examples),
             "learner": self.learner,
@@ -124,27 +121,28 @@ def study_data(
     guarantee: Guarantee,
     seeds: int | None = None,
     draws: int = 20,
+    pools: str | PoolSizes | Sequence[int] | None = None,
     tasks: StudyTasks = StudyTasks(),
     training: Training = Training(),
     embeddings: Embeddings = Embeddings(),
     device: str | None = None,
     home: Path | None = None,
-    n_jobs: int = 1,
-    rng: int = 0,
     allow: Sequence[str] = (),
     progress: Progress = ignore_progress,
+    **workers: int,
 ) -> DataStudy:
     """Compare the paper's methods on a file, a run or a data set; an interrupted study resumes."""
     if guarantee.delta is None:
-        raise InvalidInput(
-            "delta must be a number: a study compares methods at a failure probability.",
-            parameter="delta",
-        )
+        raise InvalidInput("delta must be a number for a study.", parameter="delta")
     check_levels(guarantee.miss_rate, guarantee.alpha, guarantee.delta, allow=allow)
     require("matplotlib", extra="plot", purpose="a study")
     progress("reading the data", 0, None)
     run = Run(device=device, home=home)
-    source = _open_source(data, folder, tasks, training, embeddings, run, progress)
+    source = _open_source(data, folder, tasks, training, embeddings, run, progress, pools)
+    if not source.can_vary and seeds not in (None, 1):
+        rule = f"seeds must be 1 for {data}, which was trained with one seed."
+        raise InvalidInput(rule, parameter="seeds")
+    seeds = (_SEEDS if source.can_vary else 1) if seeds is None else seeds
     sizes: list[DrawSizes] = []
 
     def make_study(seed: int) -> PoolStudy:
@@ -152,21 +150,14 @@ def study_data(
         sizes.append(DrawSizes.measure(study, tasks))
         return study
 
-    summary = run_seeds(
-        make_study,
-        guarantee=guarantee,
-        seeds=_count_seeds(source, data, seeds),
-        draws=draws,
-        rng=rng,
-        folder=folder,
-        n_jobs=n_jobs,
-        progress=progress,
-    )
+    settings: Any = {"guarantee": guarantee, "seeds": seeds, "draws": draws, **workers}
+    summary = run_seeds(make_study, **settings, folder=folder, progress=progress)
     of_draw = DrawSizes.join(sizes)
     notes = (str(of_draw), *_describe_features(source.vectors), *summary.notes)
     summary = replace(summary, notes=notes)
     progress("drawing the figure", 0, None)
-    files = _write(summary, folder, f"{data}, {source.learner}")
+    summary.plot(folder / _FIGURE, title=f"{data}, {source.learner}")
+    files = tuple(str(path) for path in (*summary.write(folder), folder / _FIGURE))
     return DataStudy(data, source.learner, summary, of_draw, files, source.vectors)
 
 
@@ -178,21 +169,25 @@ def _open_source(
     embeddings: Embeddings,
     run: Run,
     progress: Progress,
+    given_pools: str | PoolSizes | Sequence[int] | None = None,
 ) -> _Source:
     """Return where learner and pools come from: a run, vectors, or data to train on."""
+    sizes = options.as_pools(given_pools, data, needed=("calibration", "test"))
     if Path(data).is_dir() and data != "glyphs":
+        if sizes is not None:
+            raise InvalidInput("pools does not apply to a run.", parameter="pools")
         for given in (training, embeddings):
-            reject_given(given, "a training run")
+            options.reject_given(given, "a training run")
         record, learner, _, _ = load_run_learner(data, run.device)
-        pools = load_run_pools(data, home=run.home).pools
-        name = str(record["architecture"]["class"])
-        return _Source(lambda seed: (learner, pools, ()), name, can_vary=False)
+        opened = learner, load_run_pools(data, home=run.home).pools, ()
+        return _Source(lambda seed: opened, str(record["architecture"]["class"]), can_vary=False)
     vectors = _find_vectors(data, training.learner, embeddings)
     if vectors is not None:
-        reject_given(training, "vectors, whose learner is not trained", _TRAINING)
+        options.reject_given(training, "vectors, whose learner is not trained", _TRAINING)
         head, described = build_vector_learner(replace(embeddings, learner=training.learner))
-        return _Source(lambda seed: (head, _divide(vectors, seed), ()), described, vectors=vectors)
-    reject_given(embeddings, "a learner that is trained")
+        divide = partial(_divide, data, vectors, sizes)
+        return _Source(lambda seed: (head, divide(seed), ()), described, True, vectors)
+    options.reject_given(embeddings, "a learner that is trained")
 
     def train(seed: int) -> tuple[Any, Pools[Any], tuple[str, ...]]:
         def advance(stage: str, done: int, total: int | None) -> None:
@@ -200,10 +195,11 @@ def _open_source(
 
         runs = require("metapac.fewshot.training.runs", extra="torch", purpose="training")
         shape = {"ways": tasks.ways, "shots": tasks.shots, "queries": runs.QUERIES}
-        loaded, notes = runs.load_training_pools(data, **shape, rng=seed, home=run.home)
-        place = seed_folder(folder, seed) / "training"  # where an interrupted training resumes
-        options: Any = {"device": run.device, "checkpoint": place, "progress": advance}
-        model, _, _ = runs.fit_learner(loaded, training, shape, rng=seed, **options)
+        place = {"sizes": sizes, "rng": seed, "home": run.home}
+        loaded, notes = runs.load_training_pools(data, **shape, **place)
+        checkpoint = seed_folder(folder, seed) / "training"  # where an interrupted training resumes
+        how = {"rng": seed, "device": run.device, "checkpoint": checkpoint, "progress": advance}
+        model, _, _ = runs.fit_learner(loaded, training, shape, **how)
         return model, loaded.pools, notes
 
     return _Source(train, training.learner or "protonet")
@@ -217,80 +213,42 @@ def _describe_features(vectors: Vectors | None) -> list[str]:
     if not columns:
         return [f"The features are the {count_noun(count, 'column')} of the array of vectors."]
     more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-    return [
-        f"The features are in {count_noun(columns, 'column')}: {', '.join(columns[:_SHOWN])}"
-        f"{more}. Choose others with --columns."
-    ]
+    names = f"{count_noun(columns, 'column')}: {', '.join(columns[:_SHOWN])}{more}"
+    return [f"The features are in {names}. Choose others with --columns."]
 
 
-def _count_seeds(source: _Source, data: str, seeds: int | None) -> int:
-    if source.can_vary:
-        return _SEEDS if seeds is None else seeds
-    if seeds not in (None, 1):
-        raise InvalidInput(
-            f"seeds must be 1 for {data}, which was trained with one seed. Pass its data to train "
-            "several.",
-            parameter="seeds",
-        )
-    return 1
-
-
-def _write(summary: Summary, folder: Path, title: str) -> tuple[str, ...]:
-    """Write the table in three formats and the figure; return their paths."""
-    from metapac.fewshot.reproduce.figures import draw_error_and_size
-
-    texts = {
-        "summary.md": summary.to_markdown(),
-        "summary.csv": summary.to_csv(),
-        "summary.tex": summary.to_latex(),
-    }
-    for name, text in texts.items():
-        with replacing(folder / name) as file:
-            file.write(text)
-    rows = Rows.concatenate(summary.rows)
-    draw_error_and_size(rows, summary.guarantee, title=title, path=folder / _FIGURE)
-    return tuple(str(folder / name) for name in (*texts, _FIGURE))
-
-
-def _find_vectors(data: str, learner: str | None, options: Embeddings) -> Vectors | None:
+def _find_vectors(data: str, learner: str | None, given: Embeddings) -> Vectors | None:
     """Return the vectors in a file; None if the learner is to be trained on something else."""
     file = Path(data)
     if file.is_file() and file.suffix.lower() not in _READABLE:
-        raise InvalidInput(
-            f"{file} must be an .npz, .npy or .parquet file, or the folder of a run. Convert a CSV "
-            f"file in Python: pandas.read_csv({str(file)!r}).to_parquet('data.parquet')."
-        )
+        rule = f"{file} must be an .npz, .npy or .parquet file, or the folder of a run"
+        raise InvalidInput(f"{rule}. pandas.read_csv(...).to_parquet(...) converts a CSV file.")
     if learner is not None:
         check_one_of("learner", learner, (*LEARNERS, *_TRAINED))
     if learner not in _TRAINED and holds_vectors(file):
-        return read_vectors(file, options.labels, options.groups, options.columns)
+        return read_vectors(file, given.labels, given.groups, given.columns)
     if learner in LEARNERS:
-        raise InvalidInput(
-            f"{keyword('learner', learner)} takes vectors, and {data} does not hold vectors. Pass "
-            "learner='protonet'."
-        )
+        rule = f"{keyword('learner', learner)} needs vectors, and {data} has none"
+        raise InvalidInput(f"{rule}. Pass learner='protonet'.")
     return None
 
 
-def _divide(vectors: Vectors, seed: int) -> Pools[Any]:
-    """Divide classes or groups at random: Meta-CP, calibration and test; none for training."""
-    ids = vectors.y if vectors.groups is None else vectors.groups
-    sizes = _count_shares(ids)
-    if vectors.groups is None:
-        return split_classes(vectors.x, vectors.y, **sizes, rng=seed)
-    return split_groups(vectors.x, vectors.codes, vectors.groups, **sizes, rng=seed)
-
-
-def _count_shares(ids: Array) -> dict[str, int]:
-    count = len(np.unique(ids))
-    if count < 3:
-        raise InvalidInput(
-            f"the data have {count} classes or groups; a study needs at least 3, to calibrate on "
-            "some and to judge on others."
-        )
-    validation, test = round(_VALIDATION * count), max(1, round(_TEST * count))
-    sizes = {"train": 0, "validation": validation, "test": test}
-    return sizes | {"calibration": count - validation - test}
+def _divide(data: str, vectors: Vectors, sizes: Any, seed: int) -> Pools[Any]:
+    """Divide classes or groups, by default at random: Meta-CP, calibration, test; no training."""
+    x, groups = vectors.x, vectors.groups
+    y = vectors.y if groups is None else vectors.codes
+    if is_named(sizes):
+        return take_named(data, (x, y, groups), sizes)
+    if not sizes:
+        count = len(np.unique(vectors.y if groups is None else groups))
+        if count < 3:
+            raise InvalidInput(f"a study needs 3 classes or groups or more, got {count}.")
+        validation, test = round(_VALIDATION * count), max(1, round(_TEST * count))
+        sizes = {"train": 0, "validation": validation, "calibration": count - validation - test}
+        sizes["test"] = test
+    if groups is None:
+        return split_classes(x, y, **sizes, rng=seed)
+    return split_groups(x, y, groups, **sizes, rng=seed)
 
 
 def _build_study(
@@ -300,18 +258,12 @@ def _build_study(
     calibration, test = pools.calibration, pools.test
     if calibration is None:
         raise InvalidInput("the data leave no classes or groups for calibration. Pass more data.")
+    notes = (*_describe_reuse(calibration, tasks.tasks or TASKS, tasks.ways), *notes)
+    how: Any = {**asdict(tasks), "distinct": calibration.unit == "group", "notes": notes}
+    how |= {"predictor": pools.validation, "epsilon": epsilon}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Meta-CP is left out")  # a footnote says so
-        return PoolStudy(
-            learner,
-            calibration,
-            test,
-            **asdict(tasks),
-            distinct=calibration.unit == "group",
-            predictor=pools.validation,
-            epsilon=epsilon,
-            notes=(*_describe_reuse(calibration, tasks.tasks or TASKS, tasks.ways), *notes),
-        )
+        return PoolStudy(learner, calibration, test, **how)
 
 
 def _describe_reuse(pool: Any, tasks: int, ways: int) -> tuple[str, ...]:

@@ -41,82 +41,17 @@ def select_ranks(ordered: Grouped, ranks: Counts) -> Floats:
 def ordered_evidence(ordered: Grouped, guarantee: Guarantee) -> Evidence:
     """Return what `metapac.evidence.first_step` does, from scores that are sorted already."""
     if guarantee.per_class:
-        raise InvalidInput(
-            "a draw has no labels for a guarantee with per_class=True; errors are counted over "
-            "all classes. Evaluate each class as a study of its own."
-        )
+        raise InvalidInput("per_class must be False in a study, whose draws have no labels.")
     sizes = ordered.sizes
     starts = np.cumsum(sizes) - sizes
-    return Evidence(
-        ordered.names,
-        sizes[:, None],
-        select_ranks(ordered, ranks_within(sizes, guarantee))[:, None],
-        ordered.scores[starts].min(keepdims=True).astype(np.float64),
-        ordered.scores.dtype,
-        highest=ordered.scores[starts + sizes - 1].max(keepdims=True).astype(np.float64),
-    )
+    first = select_ranks(ordered, ranks_within(sizes, guarantee))[:, None]
+    lowest = ordered.scores[starts].min(keepdims=True).astype(np.float64)
+    highest = ordered.scores[starts + sizes - 1].max(keepdims=True).astype(np.float64)
+    dtype = ordered.scores.dtype
+    return Evidence(ordered.names, sizes[:, None], first, lowest, dtype, highest=highest)
 
 
-class NewTask(Protocol):
-    """A new task on which prediction sets are evaluated."""
-
-    @property
-    def labelled_scores(self) -> Array:
-        """Scores of the true labels of some labelled examples of this task, for PS-Test."""
-
-    @property
-    def quantile(self) -> float | None:
-        """Predicted quantile of the task, for Meta-CP; None if nothing predicts it."""
-
-    @property
-    def examples(self) -> int:
-        """Number of test examples that errors are counted on; 0 if they are exact."""
-
-    @property
-    def labels(self) -> int:
-        """Number of labels; 0 if it is not known."""
-
-    def error(self, thresholds: ArrayLike) -> Array:
-        """Return the miss rate of each threshold on this task.
-
-        Parameters
-        ----------
-        thresholds : array_like, shape (n,)
-            Thresholds.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            How often the true label's score is below each threshold.
-        """
-
-    def size(self, thresholds: ArrayLike) -> Array:
-        """Return the mean set size of each threshold on this task.
-
-        Parameters
-        ----------
-        thresholds : array_like, shape (n,)
-            Thresholds.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            Mean number of labels in a set.
-        """
-
-    def largest_threshold(self, epsilon: float) -> float:
-        """Return the largest threshold whose error on this task is at most ``epsilon``.
-
-        Parameters
-        ----------
-        epsilon : float
-            Miss rate allowed.
-
-        Returns
-        -------
-        float
-            The threshold.
-        """
+NewTask = Any  # a new task: an object with the attributes and methods of ScoredTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +63,7 @@ class ScoredTask:
     Attributes
     ----------
     labelled_scores : array_like, shape (labelled,)
-        Scores of the true labels of the examples that PS-Test may use.
+        Scores of the true labels of the examples that PS-Test may use; empty if there are none.
     true_scores : array_like, shape (n,)
         Scores of the true labels of the test examples.
     scores : array_like, shape (n, classes)
@@ -147,24 +82,16 @@ class ScoredTask:
             array = as_score_array(name, getattr(self, name))
             check_no_nan(name, array)
             object.__setattr__(self, name, array)
-        check_one_dimensional("labelled_scores", self.labelled_scores)
         check_one_dimensional("true_scores", self.true_scores)
+        if self.labelled_scores.size:
+            check_one_dimensional("labelled_scores", self.labelled_scores)
         n = len(self.true_scores)
         if self.scores.ndim != 2 or len(self.scores) != n:
-            raise InvalidInput(
-                f"scores must have a row for each of the {n} test examples and a column for each "
-                f"label, got shape {self.scores.shape}."
-            )
+            raise InvalidInput(f"scores must have shape ({n}, classes), got {self.scores.shape}.")
         if not (self.scores == self.true_scores[:, None]).any(axis=1).all():
-            raise InvalidInput(
-                "true_scores must hold one of the scores of the same row of scores, and does not. "
-                "Pass scores[np.arange(len(labels)), labels]."
-            )
+            raise InvalidInput("true_scores must be scores[np.arange(len(labels)), labels].")
         if self.quantile is not None and not math.isfinite(self.quantile):
-            raise InvalidInput(
-                f"quantile must be a finite number or None, got {self.quantile!r}. "
-                "Pass the output of the quantile predictor for this task."
-            )
+            raise InvalidInput(f"quantile must be a finite number or None, got {self.quantile!r}.")
 
     @classmethod
     def from_predictions(
@@ -186,7 +113,6 @@ class ScoredTask:
         Returns
         -------
         ScoredTask
-            The task.
         """
         table, y = np.asarray(scores), np.asarray(labels)
         true = table[np.arange(len(y)), y]
@@ -216,7 +142,6 @@ class ScoredTask:
         Parameters
         ----------
         thresholds : array_like, shape (n,)
-            Thresholds.
 
         Returns
         -------
@@ -231,7 +156,6 @@ class ScoredTask:
         Parameters
         ----------
         thresholds : array_like, shape (n,)
-            Thresholds.
 
         Returns
         -------
@@ -252,7 +176,6 @@ class ScoredTask:
         Returns
         -------
         float
-            The threshold.
         """
         # The same floats that error() returns are compared with epsilon.
         rates = np.arange(len(self.true_scores)) / len(self.true_scores)
@@ -271,10 +194,8 @@ class Draw:
 
     Attributes
     ----------
-    scores : ndarray, shape (examples,)
-        Scores of the true labels of the calibration examples.
-    tasks : ndarray, shape (examples,)
-        Task of each calibration example.
+    scores, tasks : ndarray, shape (examples,)
+        Score of the true label, and task, of each calibration example.
     tests : sequence of NewTask
         New tasks to evaluate on.
     quantiles : ndarray, shape (calibration tasks,), optional
@@ -291,10 +212,8 @@ class Draw:
             raise InvalidInput("tests is empty; a draw needs at least one new task.")
         missing = [i for i, test in enumerate(self.tests) if test.quantile is None]
         if self.quantiles is not None and missing:
-            raise InvalidInput(
-                f"quantiles are given for the calibration tasks, but test task {missing[0]} has "
-                "none. Predict them for all tasks, or for none."
-            )
+            lack = f"got none for test task {missing[0]}"
+            raise InvalidInput(f"quantiles must be predicted for all tasks or for none, {lack}.")
 
     @cached_property
     def ordered(self) -> Grouped:
@@ -316,7 +235,6 @@ class Study(Protocol):
         Returns
         -------
         Draw
-            The draw.
         """
 
     def describe(self) -> dict[str, Any]:
@@ -371,7 +289,6 @@ class SyntheticStudy:
     Parameters
     ----------
     family : NormalFamily, optional
-        The family.
     tasks : int, default 500
         Number of calibration tasks in a draw.
     examples : int, default 1000
@@ -385,9 +302,8 @@ class SyntheticStudy:
     --------
     >>> import numpy as np
     >>> from metapac.fewshot import SyntheticStudy
-    >>> draw = SyntheticStudy(tasks=20, examples=50, tests=3).draw(np.random.default_rng(0))
-    >>> draw.scores.shape, len(draw.tests)
-    ((1000,), 3)
+    >>> SyntheticStudy(tasks=20, examples=50).draw(np.random.default_rng(0)).scores.shape
+    (1000,)
     """
 
     family: NormalFamily = field(default_factory=NormalFamily)
@@ -407,7 +323,6 @@ class SyntheticStudy:
         Returns
         -------
         Draw
-            The draw.
         """
         family = self.family
         scores = family.draw_scores(family.draw_tasks(self.tasks, rng), self.examples, rng)
@@ -423,6 +338,5 @@ class SyntheticStudy:
         Returns
         -------
         dict
-            The parameters.
         """
         return {"study": "synthetic", **asdict(self)}

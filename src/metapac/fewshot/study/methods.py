@@ -1,7 +1,6 @@
 """Methods under study: those of the paper, their neighbours, your own.
 
-The task of a draw is an agent, a group or an environment in the words of their papers. Scores are
-conformity scores here, so that their upper quantiles become lower ones.
+Scores are conformity scores, so that upper quantiles of other papers become lower ones here.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ import hashlib
 import math
 import sys
 import types
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,144 +25,86 @@ from scipy import special
 from metapac._common import Array, Floats
 from metapac.binomial import allowed_errors
 from metapac.errors import InvalidInput
-from metapac.fewshot.adapters import Learner
-from metapac.fewshot.meta_cp import Correction, MetaCP, kth_smallest
+from metapac.fewshot.meta_cp import Correction, MetaCP
 from metapac.fewshot.study.draws import Draw, order_scores, ordered_evidence, select_ranks
-from metapac.fewshot.tensors import data_checksum
 from metapac.grouping import Grouped, group
 from metapac.guarantee import Guarantee
 from metapac.planning import min_sample_size, plan
 
-
-def describe_learner(learner: Learner) -> dict[str, Any]:
-    """Return a description of a learner, with a checksum of its weights if it has any."""
-    if hasattr(learner, "describe"):
-        described = dict(learner.describe())
-    else:
-        values = {name: value for name, value in vars(learner).items() if name[0] != "_"}
-        described = {"class": type(learner).__name__}
-        described |= {name: getattr(v, "__qualname__", repr(v)) for name, v in values.items()}
-    module = getattr(learner, "module", None)
-    if module is None:
-        return described
-    state = module.state_dict()
-    arrays = (state[name].cpu().numpy() for name in sorted(state))
-    return described | {"weights": data_checksum(*arrays)}
-
-
-def describe_pool(pool: Any) -> dict[str, Any]:
-    """Return a description of a pool, with a checksum of its data."""
-    labels = [getattr(pool, name) for name in ("groups", "domains") if hasattr(pool, name)]
-    return {
-        "unit": pool.unit,
-        "names": len(pool.names),
-        "examples": len(pool.y),
-        "checksum": data_checksum(np.asarray(pool.x), pool.y, *labels),
-    }
-
-
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 _CODE = ("co_code", "co_consts", "co_names", "co_varnames", "co_argcount", "co_kwonlyargcount")
-_PARTS = {
+_PARTS: dict[type, tuple[str, ...]] = {
     types.CodeType: (*_CODE, "co_flags"),  # without the lines and the file
     types.CellType: ("cell_contents",),
     types.FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__dict__"),
-    types.MethodType: ("__func__", "__self__"),
-    types.MemberDescriptorType: ("__name__",),
-    **dict.fromkeys((staticmethod, classmethod), ("__func__",)),
     property: ("fget", "fset", "fdel"),
-    cached_property: ("func",),
 }
-_Seen = dict[int, tuple[int, object]]  # by id, of objects kept alive so that ids stay unique
 
 
 def digest_code(function: Callable[..., Any]) -> str:
     """Return a checksum of a function's code and of what it uses, the same in every process."""
-    return f"sha256:{_digest(function, {})[:16]}"
+    return f"sha256:{_digest(function, {}).hex()[:16]}"
 
 
-def _digest(value: object, seen: _Seen) -> str:
-    checksum = hashlib.sha256()
-    for part in _content(value, seen):
-        checksum.update(b"%d:%b" % (len(part), part))
-    return checksum.hexdigest()
-
-
-def _content(value: Any, seen: _Seen) -> Iterator[bytes]:
-    """Yield what tells a value from others, as pickle would store it; code by its content."""
-    yield type(value).__qualname__.encode()
+def _digest(value: Any, seen: dict[int, Any]) -> bytes:
+    """Return a checksum of a value: code by its content, other values as pickle stores them."""
     if isinstance(value, _PLAIN):
-        yield value if isinstance(value, bytes) else repr(value).encode()
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from _content(each, seen)
-        yield b"end"
+        content = repr(value).encode()
     elif isinstance(value, set | frozenset):
-        yield from sorted(_digest(each, seen.copy()).encode() for each in value)
-    elif id(value) in seen:
-        yield b"seen %d" % seen[id(value)][0]
+        content = b"".join(sorted(_digest(each, seen.copy()) for each in value))
+    elif id(value) in seen and type(value) is not tuple:
+        content = b"seen %d" % list(seen).index(id(value))
     else:
-        is_first, seen[id(value)] = not seen, (len(seen), value)
-        yield from _content(_find_parts(value, is_first), seen)
+        parts = _find_parts(value, is_rule=not seen)
+        seen[id(value)] = value  # kept alive, so that its id stays unique
+        content = b"".join(_digest(part, seen) for part in parts)
+    return hashlib.sha256(type(value).__qualname__.encode() + b":" + content).digest()
 
 
-def _find_parts(value: Any, is_first: bool) -> Any:
-    """Return what an object consists of."""
-    if isinstance(value, types.FunctionType | type | types.ModuleType) and not is_first:
+def _find_parts(value: Any, is_rule: bool) -> Iterable[Any]:
+    """Return what an object consists of; what belongs to an installed package has only a name."""
+    if type(value) in (tuple, list, dict):
+        return tuple(value.items() if isinstance(value, dict) else value)
+    if isinstance(value, types.FunctionType | type | types.ModuleType) and not is_rule:
         home = getattr(value, "__module__", value.__name__)  # a module has none
         if _is_installed(home):
             return home, value.__name__
     if isinstance(value, types.ModuleType):
-        return Path(str(value.__file__)).read_bytes()
-    if isinstance(value, type):
-        return _class_parts(value)
-    if type(value) in (list, dict):
-        return tuple(value.items() if isinstance(value, dict) else value)
+        return (Path(str(value.__file__)).read_bytes(),)
+    if isinstance(value, type):  # of names like __doc__, only functions
+        kinds, hidden = (types.FunctionType, staticmethod, classmethod), ("__", "_abc_impl")
+        members = vars(value).items()
+        kept = (m for m in members if isinstance(m[1], kinds) or not m[0].startswith(hidden))
+        return value.__bases__, *kept
     if type(value) in _PARTS:
-        parts = tuple(getattr(value, name) for name in _PARTS[type(value)])
-        return (*parts, _used_globals(value)) if isinstance(value, types.FunctionType) else parts
+        parts = [getattr(value, name) for name in _PARTS[type(value)]]
+        return [*parts, *_find_used(value)] if isinstance(value, types.FunctionType) else parts
+    if hasattr(value, "__wrapped__"):  # such as a static method, or a function with a cache
+        return (value.__wrapped__,)
     reducer: Any = copyreg.dispatch_table.get(type(value))
     reduced = value.__reduce_ex__(4) if reducer is None else reducer(value)
     if not isinstance(reduced, str):
-        return tuple(list(part) if isinstance(part, Iterator) else part for part in reduced)
-    if hasattr(value, "__wrapped__"):  # such as a function with a cache
-        return value.__wrapped__
-    if is_first or not _is_installed(value.__module__):
+        return [list(part) if isinstance(part, Iterator) else part for part in reduced]
+    if is_rule or not _is_installed(value.__module__):
         raise TypeError(f"{reduced} has no Python code")
     return value.__module__, reduced
 
 
-def _used_globals(function: types.FunctionType) -> tuple[Any, ...]:
-    """Return the global variables that a function reads, with their values, and what it imports."""
+def _find_used(function: types.FunctionType) -> Iterator[Any]:
+    """Yield the globals that a function reads, and what it imports when it runs."""
     codes, known = [function.__code__], function.__globals__
     for code in codes:  # grows while it is read
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    steps = [step for code in codes for step in dis.get_instructions(code)]
-    names = [step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
-    used = [(name, known[name]) for name in dict.fromkeys(names) if name in known]
-    return (*used, *_find_imports([s for s in steps if s.opname != "EXTENDED_ARG"], known))
-
-
-def _find_imports(steps: list[dis.Instruction], known: dict[str, Any]) -> Iterator[Any]:
-    """Yield the modules that code imports when it runs, and what it takes from the user's."""
+    steps = [s for c in codes for s in dis.get_instructions(c) if s.opname != "EXTENDED_ARG"]
     for place, step in enumerate(steps):
-        if step.opname == "IMPORT_NAME":
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME") and step.argval in known:
+            yield step.argval, known[step.argval]
+        elif step.opname == "IMPORT_NAME":
             level, names = steps[place - 2].argval, steps[place - 1].argval or ("__name__",)
-            try:
+            with suppress(ImportError):  # optional: its name is part of the code
                 module = __import__(step.argval, known, None, names, level)
-            except ImportError:  # optional: its name is part of the code
-                continue
-            yield module
-            if not _is_installed(module.__name__):
-                yield from (getattr(module, name) for name in names)
-
-
-def _class_parts(kind: type) -> tuple[Any, ...]:
-    """Return the bases and the members of a class; of names like __doc__, only functions."""
-    functions, special = (types.FunctionType, staticmethod, classmethod), ("__", "_abc_impl")
-    members = vars(kind).items()
-    kept = [m for m in members if isinstance(m[1], functions) or not m[0].startswith(special)]
-    return kind.__bases__, *kept
+                mine = [] if _is_installed(module.__name__) else names
+                yield module, [getattr(module, name) for name in mine]
 
 
 def _is_installed(module: str | None) -> bool:
@@ -182,26 +125,31 @@ class Chosen:
 
     Parameters
     ----------
-    thresholds : ndarray, shape (tests,)
-        One for each new task; ``-inf`` where the guarantee is infeasible (every label is kept).
-    feasible : ndarray of bool, shape (tests,)
+    thresholds : float or array_like, shape (tests,)
+        One for all new tasks or one for each; ``-inf`` (keep every label) where it is infeasible.
+    feasible : bool or array_like of bool, shape (tests,)
         Whether there were enough data for the guarantee.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from metapac.fewshot import Chosen
-    >>> Chosen(thresholds=np.array([0.4]), feasible=np.array([True]))
-    Chosen(thresholds=array([0.4]), feasible=array([ True]))
+    >>> Chosen(thresholds=0.4, feasible=True)
+    Chosen(thresholds=0.4, feasible=True)
     """
 
     thresholds: Array
     feasible: Array
 
 
+INFEASIBLE = Chosen(np.array(-math.inf), np.array(False))
+
+
 # A named function, since a rule travels to other processes and a lambda cannot be pickled.
 def _more_data(g: Guarantee) -> str:
     return "more tasks or examples"
+
+
+RuleFunction = Callable[[Draw, Guarantee], Any]
 
 
 @dataclass(frozen=True)
@@ -211,13 +159,15 @@ class Rule:
     Parameters
     ----------
     choose : callable
-        Takes a draw and a guarantee, returns `Chosen`.
+        Takes a draw and a guarantee; returns what the rule of a `Method` does.
     requirement : callable, optional
         Takes a guarantee, returns how much data it needs, in words.
     needs_quantiles : bool, default False
-        Whether it needs predicted quantiles.
+        Whether it needs predicted quantiles; without them it is left out.
     version : str, optional
         Version of the code, as in `Method`; "1" for the rules of this library until they change.
+    needs_labels : bool, default False
+        Whether it needs labelled examples of new tasks; without them it is left out.
 
     Examples
     --------
@@ -228,13 +178,14 @@ class Rule:
     '116 tasks of 29 examples'
     """
 
-    choose: Callable[[Draw, Guarantee], Chosen]
+    choose: RuleFunction
     requirement: Callable[[Guarantee], str] = field(default_factory=lambda: _more_data)
     needs_quantiles: bool = False
     version: str | None = None
+    needs_labels: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Method:
     """A rule with the guarantee it is run at, and the name it has in the rows.
 
@@ -242,8 +193,9 @@ class Method:
     ----------
     name : str
         Name of the method.
-    rule : Rule
-        How thresholds are chosen.
+    rule : callable or Rule
+        How thresholds are chosen: ``rule(draw, guarantee)`` returns one for all new tasks (a
+        float), an array with one for each, or `Chosen`.
     guarantee : Guarantee
         The guarantee to aim at.
     version : str, optional
@@ -252,12 +204,11 @@ class Method:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from metapac import Guarantee
-    >>> from metapac.fewshot import Chosen, Method, Rule
-    >>> def keep_all(draw, guarantee):
-    ...     return Chosen([float("-inf")] * len(draw.tests), True)
+    >>> from metapac.fewshot import Method
     >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
-    >>> method = Method("every label", Rule(keep_all), guarantee)
+    >>> pooled = Method("pooled", lambda draw, levels: np.quantile(draw.scores, 0.1), guarantee)
     """
 
     name: str
@@ -265,32 +216,36 @@ class Method:
     guarantee: Guarantee
     version: str | None = None
 
+    def __init__(
+        self, name: str, rule: Rule | RuleFunction, guarantee: Guarantee, version: str | None = None
+    ) -> None:
+        if not isinstance(rule, Rule) and not callable(rule):
+            expected = "a function rule(draw, guarantee) or a Rule"
+            raise InvalidInput(f"rule must be {expected}, got {rule!r}.")
+        rule = rule if isinstance(rule, Rule) else Rule(rule)
+        vars(self).update(name=name, rule=rule, guarantee=guarantee, version=version)
+
     def choose(self, draw: Draw) -> Chosen:
         """Return the thresholds of this method on one draw.
 
         Parameters
         ----------
         draw : Draw
-            The draw.
 
         Returns
         -------
         Chosen
-            Thresholds, and whether the guarantee is feasible.
-
-        Raises
-        ------
-        InvalidInput
-            If the rule returns something else.
+            An array of thresholds, and whether the guarantee is feasible, for each new task.
         """
-        chosen = self.rule.choose(draw, self.guarantee)
-        arrays = (chosen.thresholds, chosen.feasible) if isinstance(chosen, Chosen) else (None,)
-        if any(np.shape(array) != (len(draw.tests),) for array in arrays):
-            raise InvalidInput(
-                f"the rule of method {self.name!r} must return Chosen(thresholds, feasible), two "
-                f"arrays with a value for each of {len(draw.tests)} new tasks, got {chosen!r}."
-            )
-        return chosen
+        made, count = self.rule.choose(draw, self.guarantee), len(draw.tests)
+        chosen = made if isinstance(made, Chosen) else Chosen(made, np.array(True))
+        cuts, feasible = _as_array(chosen.thresholds), _as_array(chosen.feasible)
+        is_valid = all(np.shape(array) in ((), (count,)) for array in (cuts, feasible))
+        is_valid &= cuts.dtype.kind in "iuf" and feasible.dtype.kind == "b"
+        if not is_valid or np.isnan(cuts).any():
+            rule = f"must return a threshold or one for each of {count} new tasks, or Chosen"
+            raise InvalidInput(f"the rule of method {self.name!r} {rule}, not NaN; got {made!r}.")
+        return Chosen(np.full(count, cuts, np.float64), np.full(count, feasible))
 
     def describe(self) -> dict[str, Any]:
         """Return name, rule, version and guarantee as JSON can hold them.
@@ -298,7 +253,6 @@ class Method:
         Returns
         -------
         dict
-            The description.
 
         Raises
         ------
@@ -317,10 +271,15 @@ class Method:
         try:
             return digest_code(self.rule.choose)
         except Exception as error:  # whatever a value that the rule uses raises
-            raise InvalidInput(
-                f"method {self.name!r}: a stored evaluation could not notice that its rule changed "
-                f'({error}). Pass Method(..., version="1"), and another version after a change.'
-            ) from error
+            lack = f"the code of method {self.name!r} cannot be compared ({error})"
+            raise InvalidInput(f'{lack}. Pass Method(..., version="1").') from error
+
+
+def _as_array(value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError:  # rows of unequal length
+        return np.array(None)
 
 
 def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) -> tuple[Method, ...]:
@@ -331,13 +290,11 @@ def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) ->
     guarantee : Guarantee
         The guarantee to aim at.
     second_delta : float, optional
-        Another delta, at which Meta-CP and the even and tight splits are run too, as for the
-        paper's figure that compares two deltas.
+        Another delta, at which Meta-CP and the even and tight splits are run too, as in the paper.
 
     Returns
     -------
     tuple of Method
-        The methods.
 
     Examples
     --------
@@ -357,22 +314,16 @@ def paper_methods(guarantee: Guarantee, *, second_delta: float | None = None) ->
         Method("Meta-PS joint", META_PS, joint),
         Method("oracle", ORACLE, guarantee),
     )
-    if second_delta in (None, guarantee.delta):
-        return methods
-    loose = replace(guarantee, delta=second_delta)
-    return (
-        *methods,
-        Method("Meta-CP", META_CP, loose),
-        Method("Meta-PS even", META_PS, replace(loose, split="even")),
-        Method("Meta-PS tight", META_PS, replace(loose, split="tight")),
-    )
+    again = () if second_delta in (None, guarantee.delta) else methods[2:5]  # Meta-CP, even, tight
+    loose = (replace(m, guarantee=replace(m.guarantee, delta=second_delta)) for m in again)
+    return (*methods, *loose)
 
 
 def describe_need(guarantee: Guarantee, name: str, delta: float) -> str | None:
     """Return how much data one of the paper's methods needs, in words."""
-    methods = {method.name: method for method in paper_methods(replace(guarantee, delta=delta))}
-    method = methods.get(name)
-    return None if method is None else method.rule.requirement(method.guarantee)
+    methods = paper_methods(replace(guarantee, delta=delta))
+    needs = (m.rule.requirement(m.guarantee) for m in methods if m.name == name)
+    return next(needs, None)
 
 
 def _ps(draw: Draw, g: Guarantee) -> Chosen:
@@ -380,8 +331,8 @@ def _ps(draw: Draw, g: Guarantee) -> Chosen:
     scores = draw.ordered.scores
     errors = allowed_errors(len(scores), g.miss_rate, g.failure_probability)
     if errors < 0:
-        return same_for_all(draw, -math.inf, feasible=False)
-    return same_for_all(draw, kth_smallest(scores, errors) + 0.0)  # no negative zero
+        return INFEASIBLE
+    return same_for_all(float(np.partition(scores, errors)[errors]) + 0.0)  # no negative zero
 
 
 def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
@@ -398,7 +349,7 @@ def _ps_test(draw: Draw, g: Guarantee) -> Chosen:
 def _meta_ps(draw: Draw, g: Guarantee) -> Chosen:
     """Meta-PS: a threshold for each calibration task, then one for all new tasks."""
     (part,) = ordered_evidence(draw.ordered, g).parts(g)
-    return same_for_all(draw, part.second_step().threshold, feasible=part.demand().is_feasible())
+    return same_for_all(part.second_step().threshold, feasible=part.demand().is_feasible())
 
 
 def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:
@@ -409,20 +360,19 @@ def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:
     method.calibrate_grouped(draw.ordered, draw.quantiles)
     correction = Correction(method.correction_, method.split_)
     feasible = correction.leaves_room(g.miss_rate, len(method.tasks_))
-    predicted = [test.quantile for test in draw.tests if test.quantile is not None]
-    cuts = [method.threshold(quantile) for quantile in predicted]
-    return Chosen(np.array(cuts), np.full(len(cuts), feasible))
+    cuts = [method.threshold(test.quantile) for test in draw.tests if test.quantile is not None]
+    return Chosen(np.array(cuts), np.array(feasible))
 
 
 def _oracle(draw: Draw, g: Guarantee) -> Chosen:
     """A lower bound for set size: the largest threshold that is valid on the test examples."""
     cuts = [test.largest_threshold(g.miss_rate) for test in draw.tests]
-    return Chosen(np.array(cuts), np.ones(len(cuts), dtype=bool))
+    return Chosen(np.array(cuts), np.array(True))
 
 
-def same_for_all(draw: Draw, cut: float, *, feasible: bool = True) -> Chosen:
+def same_for_all(cut: float, *, feasible: bool = True) -> Chosen:
     """Return one threshold for all new tasks of a draw."""
-    return Chosen(np.full(len(draw.tests), cut), np.full(len(draw.tests), feasible))
+    return Chosen(np.array(cut), np.array(feasible))
 
 
 def _labels(g: Guarantee) -> str:
@@ -430,15 +380,14 @@ def _labels(g: Guarantee) -> str:
 
 
 def _tasks(g: Guarantee) -> str:
-    needed = plan(
-        epsilon=g.miss_rate, alpha=g.alpha, delta=g.delta, split=g.split, allow=["levels"]
-    )
+    levels: Any = {"epsilon": g.miss_rate, "alpha": g.alpha, "delta": g.delta}
+    needed = plan(**levels, split=g.split, allow=["levels"])
     return f"{needed.tasks} tasks of {needed.examples_per_task} examples"
 
 
 # Raise the version of a rule whenever its thresholds change: stored rows are then refused.
 PS = Rule(_ps, _labels, version="1")
-PS_TEST = Rule(_ps_test, _labels, version="1")
+PS_TEST = Rule(_ps_test, _labels, version="1", needs_labels=True)
 META_PS = Rule(_meta_ps, _tasks, version="1")
 META_CP = Rule(_meta_cp, needs_quantiles=True, version="1")
 ORACLE = Rule(_oracle, version="1")
@@ -470,7 +419,6 @@ def neighbour_methods(guarantee: Guarantee) -> tuple[Method, ...]:
     Returns
     -------
     tuple of Method
-        The methods.
 
     Examples
     --------
@@ -487,13 +435,10 @@ def neighbour_methods(guarantee: Guarantee) -> tuple[Method, ...]:
 def quantile_of_quantiles_coverage(examples: int, tasks: int, within: int, across: int) -> float:
     """Return the coverage of a quantile of quantiles, if all scores have one distribution.
 
-    Each task reports the ``within``-th smallest of its nonconformity scores; the threshold is the
-    ``across``-th smallest of these.
-
-    On uniform scores, what a task reports is Beta(within, examples - within + 1); let G be its
-    distribution function. The threshold exceeds t if fewer than ``across`` tasks report at most t,
-    with probability P[Bin(tasks, G(t)) < across]. The coverage is the mean of the threshold, the
-    integral of that probability.
+    Each task reports the ``within``-th smallest of its nonconformity scores, on uniform scores
+    Beta(within, examples - within + 1) with distribution function G; the threshold is the
+    ``across``-th smallest report. The coverage is its mean, the integral over t of
+    P[Bin(tasks, G(t)) < across].
     """
     reported = within, examples - within + 1
     smallest = special.betaincinv(across, tasks - across + 1, _TAIL)
@@ -508,26 +453,13 @@ def quantile_of_quantiles_coverage(examples: int, tasks: int, within: int, acros
 @lru_cache(maxsize=64)
 def choose_ranks(examples: int, tasks: int, epsilon: float) -> tuple[int, int] | None:
     """Return the ranks of FedCP-QQ: those whose coverage exceeds 1 - epsilon by least."""
-    best: tuple[float, int, int] | None = None
+    found = []
     for within in np.unique(np.linspace(1, examples, _RANKS).round().astype(int)).tolist():
-        across = _least_rank(examples, tasks, within, epsilon)
-        if across is None:
-            continue
-        found = quantile_of_quantiles_coverage(examples, tasks, within, across), within, across
-        best = found if best is None else min(best, found)
-    return None if best is None else best[1:]
-
-
-def _least_rank(examples: int, tasks: int, within: int, epsilon: float) -> int | None:
-    """Return the smallest rank across tasks whose coverage is at least 1 - epsilon."""
-    low, high = 0, tasks + 1  # coverage rises with the rank
-    while high - low > 1:
-        middle = (low + high) // 2
-        if quantile_of_quantiles_coverage(examples, tasks, within, middle) >= 1 - epsilon:
-            high = middle
-        else:
-            low = middle
-    return high if high <= tasks else None
+        coverage = partial(quantile_of_quantiles_coverage, examples, tasks, within)
+        across = 1 + bisect_left(range(1, tasks + 1), 1 - epsilon, key=coverage)  # it rises
+        if across <= tasks:
+            found.append((coverage(across), within, across))
+    return min(found)[1:] if found else None
 
 
 def _fedcp_qq(draw: Draw, g: Guarantee) -> Chosen:
@@ -536,13 +468,13 @@ def _fedcp_qq(draw: Draw, g: Guarantee) -> Chosen:
     examples, tasks = int(ordered.sizes.min()), len(ordered.sizes)
     ranks = choose_ranks(examples, tasks, g.miss_rate)
     if ranks is None:
-        return same_for_all(draw, -math.inf, feasible=False)
+        return INFEASIBLE
     within, across = ranks
     if examples < ordered.sizes.max():  # the first examples of each task, in their own order
         ordered = _cut_tasks(draw, examples)
     lowest = np.full((tasks, 1), examples - within)  # the same rank, counted from below
     reported = np.sort(select_ranks(ordered, lowest)[:, 0])
-    return same_for_all(draw, float(reported[tasks - across]))
+    return same_for_all(float(reported[tasks - across]))
 
 
 def _cut_tasks(draw: Draw, examples: int) -> Grouped:
@@ -556,7 +488,7 @@ def _cut_tasks(draw: Draw, examples: int) -> Grouped:
 def _averaged(draw: Draw, g: Guarantee) -> Chosen:
     """The mean over tasks of their split conformal thresholds."""
     cuts = _conformal_thresholds(draw, g.miss_rate)
-    return same_for_all(draw, float(cuts.mean()), feasible=bool(np.isfinite(cuts).all()))
+    return same_for_all(float(cuts.mean()), feasible=bool(np.isfinite(cuts).all()))
 
 
 def _hcp(draw: Draw, g: Guarantee) -> Chosen:
@@ -564,10 +496,11 @@ def _hcp(draw: Draw, g: Guarantee) -> Chosen:
     scores, sizes = draw.ordered.scores, draw.ordered.sizes
     allowed = g.miss_rate * (len(sizes) + 1) - 1  # the new task may be missed altogether
     if allowed < 0:
-        return same_for_all(draw, -math.inf, feasible=False)
+        return INFEASIBLE
     if (sizes == sizes[0]).all():  # all scores weigh the same
-        return same_for_all(draw, kth_smallest(scores, _floor(allowed * sizes[0])))
-    return same_for_all(draw, weighted_threshold(scores, (1 / sizes).repeat(sizes), allowed))
+        rank = _floor(allowed * sizes[0])
+        return same_for_all(float(np.partition(scores, rank)[rank]))
+    return same_for_all(weighted_threshold(scores, (1 / sizes).repeat(sizes), allowed))
 
 
 def weighted_threshold(scores: Array, weights: Floats, allowed: float) -> float:
@@ -581,7 +514,7 @@ def weighted_threshold(scores: Array, weights: Floats, allowed: float) -> float:
 def _multi_environment(draw: Draw, g: Guarantee) -> Chosen:
     """Multi-environment split conformal: a threshold of each task, then a quantile across tasks."""
     cut = conformal_threshold(_conformal_thresholds(draw, g.miss_rate), g.alpha)
-    return same_for_all(draw, cut, feasible=cut > -math.inf)
+    return same_for_all(cut, feasible=cut > -math.inf)
 
 
 def _conformal_thresholds(draw: Draw, epsilon: float) -> Floats:

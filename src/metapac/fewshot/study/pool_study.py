@@ -2,60 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
-from metapac._common import (
-    Array,
-    Floats,
-    Progress,
-    Seed,
-    as_whole_number,
-    ignore_progress,
-    require,
-    warn,
-)
+from metapac import _common
+from metapac._common import Array, Floats, Progress, Seed, as_whole_number, ignore_progress
 from metapac._text import name_score
 from metapac.errors import InvalidInput, MissingExtra, keyword
-from metapac.fewshot.adapters import Learner, adapt_learner
-from metapac.fewshot.drawing import Choice, draw_all
-from metapac.fewshot.pools import GroupPool, Pools
-from metapac.fewshot.scoring import score_matrix, score_tasks
+from metapac.fewshot.adapters import Learner
+from metapac.fewshot.pools import GroupPool, Pools, draw_all
+from metapac.fewshot.scoring import SharedEmbeddings, score_matrix, score_tasks
 from metapac.fewshot.study.draws import Draw, ScoredTask
-from metapac.fewshot.study.methods import describe_learner, describe_pool
-from metapac.fewshot.tasks import Task, query_sizes
+from metapac.fewshot.study.methods import digest_code
+from metapac.fewshot.tasks import Choice, Task, query_sizes
+from metapac.fewshot.tensors import data_checksum
 from metapac.score_functions import ScoreFunction
-
-if TYPE_CHECKING:
-    from metapac.fewshot.quantile_predictor import QuantilePredictor
 
 TASKS, TESTS = 500, 50
 _TEST_QUERIES, _LABELLED = 100, 20  # of each class, as in the paper
+PREDICTOR_TASKS = 1000  # that the predictor is trained on, as in the stored experiments
 
 
 def check_pools(calibration: Any, test: Any, distinct: bool) -> None:
     """Raise InvalidInput if two pools cannot be studied together."""
     for name, pool in (("calibration", calibration), ("test", test)):
         if not (hasattr(pool, "tasks") and hasattr(pool, "positions")):
-            raise InvalidInput(
-                f"{name} must be a pool that tasks are drawn from, such as ClassPool(x, y), got "
-                f"{type(pool).__name__}."
-            )
+            given = type(pool).__name__
+            raise InvalidInput(f"{name} must be a pool, such as ClassPool(x, y), got {given}.")
+    kinds = f"{type(calibration).__name__} and {type(test).__name__}"
     if calibration.unit != test.unit:
-        raise InvalidInput(
-            "calibration and test must be pools of one kind, got "
-            f"{type(calibration).__name__} and {type(test).__name__}."
-        )
+        raise InvalidInput(f"calibration and test must be pools of one kind, got {kinds}.")
     if test is not calibration:
         Pools(calibration=calibration, test=test)  # raises if they share a class
     if distinct and test.unit != "group":
-        raise InvalidInput(
-            f"distinct=True is for groups, and a {type(test).__name__} has none. Leave it out, or "
-            "pass a GroupPool."
-        )
+        raise InvalidInput(f"distinct=True needs a GroupPool, got {kinds}.")
 
 
 def count_tasks(
@@ -73,191 +56,111 @@ def count_tasks(
         tasks = max(1, min(known, total - (tests or half)))
     tests = tests or max(1, min(new, total - tasks))
     if tasks + tests > total:
-        raise InvalidInput(
-            f"tasks + tests must be at most the {total} groups, since none is used twice, got "
-            f"{tasks + tests}.",
-            parameter=("tasks", "tests"),
-        )
+        rule = f"tasks + tests must be at most {total}, the groups, got {tasks + tests}."
+        raise InvalidInput(rule, parameter=("tasks", "tests"))
     return tasks, tests
 
 
 def describe_group_reuse(groups: int, tasks: int) -> str:
     """Return what follows if calibration tasks are groups that were drawn with replacement."""
-    reuse = "a group may be in several tasks"
+    reuse = "may be in several tasks"
     if tasks > groups:
-        reuse = f"a group is in {tasks / groups:.3g} tasks on average"
+        reuse = f"is in {tasks / groups:.3g} tasks on average"
     return (
-        f"{tasks} calibration tasks from {groups} groups: {reuse}. A guarantee calibrated on them "
-        f"is for these {groups} groups, not for new ones. Pass distinct=True to use each group "
-        "once."
+        f"{tasks} calibration tasks from {groups} groups: a group {reuse}. A guarantee calibrated "
+        f"on them is for these {groups} groups, not for new ones. Pass distinct=True to use each "
+        "group once."
     )
-
-
-def check_unshared(predictor: Any, *pools: Any) -> None:
-    """Raise InvalidInput if the pool of the quantile predictor shares a class with others."""
-    if not hasattr(predictor, "positions"):
-        raise InvalidInput(
-            "predictor must be a QuantilePredictor, or a pool to train one on, got "
-            f"{type(predictor).__name__}."
-        )
-    for pool in pools:
-        Pools(train=predictor, calibration=pool)
 
 
 def join_groups(one: GroupPool, other: GroupPool) -> GroupPool:
     """Return one pool with the groups of two, to be divided anew in each draw."""
-    joined = GroupPool(
-        np.concatenate([one.x, other.x]),
-        np.concatenate([one.y, other.y]),
-        np.concatenate([one.groups, other.groups]),
-        classes=one.classes,
-    )
+    both = ([getattr(pool, name) for pool in (one, other)] for name in ("x", "y", "groups"))
+    joined = GroupPool(*map(np.concatenate, both), classes=one.classes)
     joined.columns = one.columns
     return joined
-
-
-def count_queries(pool: Any, shots: Choice, queries: int | None) -> int | None:
-    """Return how many examples a calibration task has, of each class or in all."""
-    if queries is not None or pool.unit == "group":
-        return queries
-    return largest_queries(_classes_only("queries", pool), shots, max(map(len, pool.positions)))
 
 
 def count_test_queries(
     pool: Any, shots: Choice, labelled: int | None, queries: int | None
 ) -> tuple[int, int]:
     """Return how many examples of a new task are for PS-Test, and how many for testing."""
+    sizes, names = [len(members) for members in pool.positions], ("test_queries", "labelled")
     if queries is None or labelled is None:
-        pool = _classes_only("test_queries and labelled", pool)
-        spare = largest_queries(pool, shots, max(map(len, pool.positions)), least=2)
+        least = 1 if labelled == 0 else 2
+        spare = largest_queries(pool, shots, max(sizes), least, " and ".join(names))
         if labelled is None:
             beside = spare // 4 if queries is None else spare - queries
             labelled = max(1, min(_LABELLED, beside))
         queries = max(1, min(_TEST_QUERIES, spare - labelled)) if queries is None else queries
-    return (
-        as_whole_number("labelled", labelled),
-        as_whole_number("test_queries", queries),
-    )
+    labelled = as_whole_number("labelled", labelled, minimum=0)
+    queries = as_whole_number("test_queries", queries)
+    if pool.unit != "domain" and min(sizes) < np.max(shots) + labelled + queries:
+        given = f"shots + test_queries + labelled = {np.max(shots)} + {queries} + {labelled}"
+        smallest = f"{min(sizes)}, the examples of {pool.names[sizes.index(min(sizes))]!r}"
+        rule = f"{given} must be at most {smallest}; labelled=0 leaves PS-Test out."
+        raise InvalidInput(rule, parameter=names)
+    return labelled, queries
 
 
-def _classes_only(name: str, pool: Any) -> Any:
-    if pool.unit == "domain":
-        raise InvalidInput(f"{name} must be given for a DomainPool.")
-    return pool
-
-
-def largest_queries(pool: Any, shots: Any, wanted: int, least: int = 1) -> int:
+def largest_queries(
+    pool: Any, shots: Any, wanted: int | None = None, least: int = 1, names: str = "queries"
+) -> int:
     """Return how many queries a pool has, per class or per group, up to a number."""
-    spare = min(map(len, pool.positions)) - int(np.max(shots))
-    if spare < least:
-        raise InvalidInput(f"{_describe_small(pool, int(np.max(shots)), least)}")
-    return min(wanted, spare)
+    if pool.unit == "domain":
+        raise InvalidInput(f"{names} must be given for a DomainPool.")
+    sizes, needed = [len(members) for members in pool.positions], int(np.max(shots)) + least
+    if min(sizes) < needed:
+        small = f"{sum(size < needed for size in sizes)} of {len(sizes)} have fewer"
+        smallest = f"the smallest, {pool.names[sizes.index(min(sizes))]!r}, has {min(sizes)}"
+        rule = f"each {pool.unit} must have {needed} examples (shots + {least}); {small}"
+        lower = f", or pass {keyword('shots', min(sizes) - least)}" if min(sizes) > least else ""
+        raise InvalidInput(f"{rule}; {smallest}. Leave them out of the data{lower}.")
+    spare = min(sizes) - int(np.max(shots))
+    return spare if wanted is None else min(wanted, spare)
 
 
-def _describe_small(pool: Any, shots: int, queries: int) -> str:
-    """Return which classes or groups are too small for a task, and what helps."""
-    sizes = [len(members) for members in pool.positions]
-    smallest, needed = min(sizes), shots + queries
-    small = sum(size < needed for size in sizes)
-    units = "classes" if pool.unit == "class" else f"{pool.unit}s"
-    lower = f", or pass {keyword('shots', smallest - queries)}"
-    return (
-        f"{small} of {len(sizes)} {units} {'has' if small == 1 else 'have'} fewer than {needed} "
-        f"examples ({'1 shot' if shots == 1 else f'{shots} shots'} and "
-        f"{'1 query' if queries == 1 else f'{queries} queries'}); the smallest, "
-        f"{pool.names[sizes.index(smallest)]!r}, has {smallest}. Leave {units} with fewer than "
-        f"{needed} examples out of the data{lower if smallest > queries else ''}."
-    )
+@dataclass(frozen=True, eq=False)
+class PoolScores:
+    """Scores of tasks of one pool: from its embeddings, or of a learner adapted to each task."""
 
+    learner: Learner | SharedEmbeddings
+    bank: Any = None
+    score: Any = None
 
-Score = str | ScoreFunction | None
-
-
-class PoolScores(Protocol):
-    """Scores of tasks of one pool."""
+    @property
+    def is_embedded(self) -> bool:
+        """Whether tasks are scored from embeddings."""
+        return self.bank is not None and self.score is None
 
     @property
     def thread_safe(self) -> bool:
         """Whether threads may score tasks at the same time."""
+        return self.is_embedded and bool(getattr(self.bank, "thread_safe", False))
 
     def true_scores(self, tasks: Sequence[Task]) -> Array:
         """Return the scores of the true labels of all queries, to calibrate on."""
-
-    def all_scores(self, tasks: Sequence[Task]) -> list[Floats]:
-        """Return the scores of all labels of the queries of each task, as in deployment."""
-
-
-@dataclass(frozen=True, eq=False)
-class BankScores:
-    """Scores from the embeddings of a pool, computed once for all of its tasks."""
-
-    learner: Learner
-    bank: Any
-    score: Score = None
-
-    @property
-    def thread_safe(self) -> bool:
-        """Whether the bank says that threads may share it."""
-        return bool(getattr(self.bank, "thread_safe", False))
-
-    def true_scores(self, tasks: Sequence[Task]) -> Array:
-        """Return the scores of the true labels of all queries, to calibrate on."""
-        if self.score is None:
+        if self.is_embedded:
             return np.asarray(self.bank.scores(tasks))
-        return score_tasks(_WithBank(self.learner, self.bank), tasks, score=self.score)[0]
-
-    def all_scores(self, tasks: Sequence[Task]) -> list[Floats]:
-        """Return the scores of all labels of the queries of each task."""
-        if self.score is None and hasattr(self.bank, "predict_tasks"):
-            tables: list[Floats] = self.bank.predict_tasks(tasks)
-            return tables
-        if self.score is None:
-            return [self.bank.predict_proba(task) for task in tasks]
-        options: dict[str, Any] = {"score": self.score, "bank": self.bank}
-        return [score_matrix(self.learner, task, **options) for task in tasks]
-
-
-@dataclass(frozen=True, eq=False)
-class AdaptedScores:
-    """Scores of a learner that is adapted to each task in turn."""
-
-    thread_safe: ClassVar[bool] = False
-
-    learner: Learner
-    score: Score = None
-
-    def true_scores(self, tasks: Sequence[Task]) -> Array:
-        """Return the scores of the true labels of all queries, to calibrate on."""
         return score_tasks(self.learner, tasks, score=self.score)[0]
 
     def all_scores(self, tasks: Sequence[Task]) -> list[Floats]:
-        """Return the scores of all labels of the queries of each task."""
-        return [score_matrix(self.learner, task, score=self.score) for task in tasks]
+        """Return the scores of all labels of the queries of each task, as in deployment."""
+        if not self.is_embedded:
+            return [score_matrix(self.learner, task, score=self.score) for task in tasks]
+        if hasattr(self.bank, "predict_tasks"):
+            return list(self.bank.predict_tasks(tasks))
+        return [self.bank.predict_proba(task) for task in tasks]
 
+    def leave_one_out(self, tasks: Sequence[Task]) -> Floats:
+        """Return the nonconformity of support examples: minus their scores, each left out."""
+        return -np.asarray(self.bank.leave_one_out(tasks))
 
-class _WithBank:
-    """A learner whose bank is known."""
-
-    def __init__(self, learner: Learner, bank: Any) -> None:
-        self._learner, self._bank = learner, bank
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
-
-    def adapt(self, support_x: Any, support_y: Any, *, classes: int | None = None) -> Any:
-        return adapt_learner(self._learner, support_x, support_y, classes=classes)
-
-    def bank(self, _x: Any) -> Any:
-        return self._bank
-
-
-def score_pool(learner: Learner, pool: Any, *, score: Score = None, bank: Any = None) -> PoolScores:
-    """Return the scores of a pool, from its embeddings if the learner has them."""
-    if bank is not None:
-        return BankScores(learner, bank, score)
-    if has_bank(learner, pool):
-        return BankScores(learner, learner.bank(pool.x), score)  # type: ignore[attr-defined]
-    return AdaptedScores(learner, score)
+    def predict_quantiles(self, predictor: Any, tasks: Sequence[Task]) -> Floats | None:
+        """Return the predicted quantile of each task, from its support set alone."""
+        if predictor is None:
+            return None
+        return np.asarray(predictor.predict(self.leave_one_out(tasks)), np.float64)
 
 
 def has_bank(learner: Learner, pool: Any) -> bool:
@@ -265,69 +168,40 @@ def has_bank(learner: Learner, pool: Any) -> bool:
     return hasattr(learner, "bank") and getattr(pool, "transform", None) is None
 
 
-PREDICTOR_TASKS = 1000  # that the predictor is trained on, as in the stored experiments
+def describe_learner(learner: Learner) -> dict[str, Any]:
+    """Return a description of a learner, with a checksum of its weights if it has any."""
+    if hasattr(learner, "describe"):
+        described = dict(learner.describe())
+    else:
+        values = {name: value for name, value in vars(learner).items() if name[0] != "_"}
+        described = {"class": type(learner).__name__}
+        described |= {name: getattr(v, "__qualname__", repr(v)) for name, v in values.items()}
+    has_weights = getattr(learner, "module", None) is not None
+    return described | ({"weights": weights_checksum(learner)} if has_weights else {})
 
 
-def predict_quantiles(
-    predictor: QuantilePredictor | None, scores: PoolScores, tasks: Sequence[Task]
-) -> Floats | None:
-    """Return the predicted quantile of each task, from its support set alone."""
-    if predictor is None:
-        return None
-    return np.asarray(predictor.predict(leave_one_out(scores, tasks)), np.float64)
+def weights_checksum(learner: Any) -> str:
+    """Return a checksum of the weights of a learner."""
+    state = learner.module.state_dict()
+    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
 
-def leave_one_out(scores: PoolScores, tasks: Sequence[Task]) -> Floats:
-    """Return the nonconformity of support examples: minus their scores, each left out in turn."""
-    assert isinstance(scores, BankScores)  # find_obstacle names all others
-    return -np.asarray(scores.bank.leave_one_out(tasks))
+def describe_pool(pool: Any) -> dict[str, Any]:
+    """Return a description of a pool, with a checksum of its data."""
+    labels = [getattr(pool, name) for name in ("groups", "domains") if hasattr(pool, name)]
+    described = {"unit": pool.unit, "names": len(pool.names), "examples": len(pool.y)}
+    return described | {"checksum": data_checksum(np.asarray(pool.x), pool.y, *labels)}
 
 
-def find_obstacle(
-    learner: Learner, pool: Any, shape: Mapping[str, Any], banks: Any = None
-) -> str | None:
-    """Return why Meta-CP cannot be run with a learner on tasks of some shape, if it cannot."""
-    if banks is None and not has_bank(learner, pool):
-        return (
-            "its quantile predictor needs the score of each support example when that example is "
-            "left out, and this learner has no bank that computes them"
-        )
-    if any(np.ndim(choices) and len(choices) > 1 for choices in shape.values()):
-        return "its quantile predictor needs tasks with equally many support examples"
-    if np.max(shape["shots"]) < 2:
-        return (
-            "its quantile predictor leaves one support example out, and with one shot its class "
-            "then has none"
-        )
+def _describe_score(score: Any) -> str | None:
+    """Return the name of a score function; one of the user's own has a checksum of its code."""
+    if score is None or isinstance(score, str | ScoreFunction):
+        return None if score is None else name_score(score)
     try:
-        require("torch", extra="torch", purpose="Meta-CP")
-    except MissingExtra as error:
-        return str(error)
-    return None
-
-
-def fit_predictor(
-    scores: PoolScores, pool: Any, shape: Mapping[str, Any], *, queries: int, epsilon: float
-) -> QuantilePredictor:
-    """Return a quantile predictor, trained on tasks of a pool."""
-    from metapac.fewshot.quantile_predictor import QuantilePredictor
-
-    tasks = list(pool.tasks(PREDICTOR_TASKS, **shape, queries=queries, rng=0))
-    names = np.arange(len(tasks)).repeat([len(task.query) for task in tasks])
-    predictor = QuantilePredictor(epsilon=epsilon, rng=0)
-    targets = predictor.targets(scores.true_scores(tasks), names)
-    return predictor.fit(leave_one_out(scores, tasks), targets)
-
-
-_NO_POOL = "no pool was given to train its quantile predictor on; pass one as predictor"
-
-
-class _Prepared(NamedTuple):
-    """What all draws of a study share."""
-
-    calibration: PoolScores
-    test: PoolScores
-    predictor: QuantilePredictor | None
+        return f"{getattr(score, '__qualname__', type(score).__name__)} {digest_code(score)}"
+    except Exception as error:  # whatever a value that it uses raises
+        lack = f"the code of score cannot be compared ({error})"
+        raise InvalidInput(f"{lack}. Pass description={{...}} with a version of it.") from error
 
 
 class PoolStudy:
@@ -338,11 +212,8 @@ class PoolStudy:
     learner : Learner
         Any learner. One with a method ``bank(x)`` embeds each pool once, before the first draw;
         any other is adapted to each task of each draw.
-    calibration : ClassPool, GroupPool or DomainPool
-        Pool that calibration tasks are drawn from.
-    test : ClassPool, GroupPool or DomainPool
-        Pool that new tasks are drawn from. Pass the calibration pool itself to see the methods on
-        new tasks that are like the calibration tasks.
+    calibration, test : ClassPool, GroupPool or DomainPool
+        Pools that calibration tasks and new tasks are drawn from; they may be the same pool.
     ways : int or sequence of int, default 5
         Number of classes in a task, or the choices; not used if tasks are groups.
     shots : int or sequence of int, default 5
@@ -355,29 +226,26 @@ class PoolStudy:
         all. By default 100, or what the smallest class or group has.
     labelled : int, optional
         Number of further examples of a new task that only PS-Test may use. By default 20, or a
-        quarter of what the smallest class or group has.
-    tasks : int, optional
-        Number of calibration tasks in a draw. By default 500; with ``distinct``, the number of
-        calibration groups.
-    tests : int, optional
-        Number of new tasks in a draw. By default 50; with ``distinct``, the number of test groups.
+        quarter of what the smallest class or group has. With 0, PS-Test is left out.
+    tasks, tests : int, optional
+        Number of calibration tasks and of new tasks in a draw. By default 500 and 50; with
+        ``distinct``, the numbers of calibration groups and of test groups.
     distinct : bool, optional
         Use every group at most once in a draw, so that a guarantee is for new groups. Each draw
-        then divides the groups of both pools at random. Pass one `GroupPool` as both to divide it
-        in halves, or as ``tasks`` and ``tests`` say. By default, and with False, groups are drawn
-        with replacement, and a guarantee is for these groups only: ``notes`` says so, and by
-        default a warning if the tasks outnumber the groups.
-    score : str or ScoreFunction, optional
+        then divides the groups of both pools, or of the one `GroupPool` passed as both, at random.
+        By default, and with False, groups are drawn with replacement, and a guarantee is for these
+        groups only: ``notes`` says so, and by default a warning if the tasks outnumber the groups.
+    score : str, ScoreFunction or callable, optional
         Score function, as in `metapac.fewshot.score_tasks`; by default the learner's probability.
+        With one, tasks are scored by adapting the learner, not from embeddings.
     predictor : QuantilePredictor, ClassPool or GroupPool, optional
-        Meta-CP's quantile predictor, or a pool to train it on. The pool must share no class or
-        group with the others; classes that the learner was not trained on are best. Without it, or
-        if it cannot be trained, Meta-CP is left out, and ``notes`` says why.
+        Meta-CP's quantile predictor, or a pool to train it on that shares no class or group with
+        the others. Without it, Meta-CP is left out, and ``notes`` says why.
     epsilon : float, default 0.1
         Miss rate whose quantile the predictor learns if it is trained: that of the guarantee.
     banks : tuple, optional
-        Embeddings of both pools, from ``learner.bank``; by default they are computed. Studies of
-        the same pools with other ways or shots may share them.
+        Embeddings of both pools, from ``learner.bank``, which studies may share; by default they
+        are computed.
     notes : sequence of str, default ()
         Further remarks on the results, put after those of the study.
     description : dict, optional
@@ -387,14 +255,11 @@ class PoolStudy:
     Attributes
     ----------
     epsilon : float or None
-        Miss rate that Meta-CP's predictor is for; None without a predictor. `run_study` refuses a
-        guarantee with another.
+        Miss rate that Meta-CP's predictor is for; None without a predictor.
     notes : tuple of str
         Remarks on the results, such as that Meta-CP is left out, and why.
     preferred_backend : str
-        Backend of joblib for `run_study` with workers: "threading" if pools are embedded, as each
-        process would need a copy of the embeddings; "loky", processes, otherwise. A bank of your
-        own is shared by threads only if it has an attribute ``thread_safe`` that is True.
+        Backend of joblib for `run_study`: "threading" with thread-safe banks, otherwise "loky".
 
     Raises
     ------
@@ -404,18 +269,13 @@ class PoolStudy:
     Examples
     --------
     >>> import numpy as np
-    >>> from metapac import Guarantee
-    >>> from metapac.fewshot import PoolStudy, SklearnLearner, run_study, split_classes, summarise
-    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from metapac.fewshot import PoolStudy, PrototypeLearner, split_classes
     >>> rng, y = np.random.default_rng(0), np.repeat(np.arange(24), 40)
     >>> x = rng.normal(size=(24, 8))[y] + rng.normal(size=(960, 8))
     >>> pools = split_classes(x, y, train=0, validation=0, calibration=12, test=12, rng=0)
-    >>> learner = SklearnLearner(GaussianNB())
-    >>> study = PoolStudy(learner, pools.calibration, pools.test, tasks=60, tests=10)
-    >>> guarantee = Guarantee(epsilon=0.2, alpha=0.2, delta=0.05)
-    >>> summary = summarise(run_study(study, guarantee=guarantee, draws=2), guarantee)
-    >>> summary["Meta-PS joint"].verdict  # two draws are few
-    'cannot tell yet'
+    >>> study = PoolStudy(PrototypeLearner(), pools.calibration, pools.test, tasks=60, tests=10)
+    >>> len(study.draw(rng).tests)
+    10
     """
 
     def __init__(
@@ -432,7 +292,7 @@ class PoolStudy:
         tasks: int | None = None,
         tests: int | None = None,
         distinct: bool | None = None,
-        score: Score = None,
+        score: Any = None,
         predictor: Any = None,
         epsilon: float = 0.1,
         banks: tuple[Any, Any] | None = None,
@@ -440,24 +300,33 @@ class PoolStudy:
         description: dict[str, Any] | None = None,
     ) -> None:
         self.distinct, self.score = bool(distinct), score
+        if banks is not None and score is not None and predictor is None:
+            raise InvalidInput("banks hold probabilities only: leave out banks or score.")
         check_pools(calibration, test, self.distinct)
         self.tasks, self.tests = count_tasks(calibration, test, self.distinct, tasks, tests)
         if self.distinct and test is not calibration:
-            calibration = test = _join_unscored(calibration, test, banks)
+            if banks is not None:
+                raise InvalidInput("banks with distinct=True must be those of one GroupPool.")
+            calibration = test = join_groups(calibration, test)
         self.calibration, self.test = calibration, test
         self._shape: dict[str, Any] = {"shots": shots}
         if getattr(test, "unit", None) != "group":
             self._shape["ways"] = ways
         self.labelled, self.test_queries = count_test_queries(test, shots, labelled, test_queries)
-        self.queries = count_queries(calibration, shots, queries)
+        if queries is None and calibration.unit != "group":  # of groups, all the rest of each
+            queries = largest_queries(calibration, shots)
+        self.queries = queries
         self._draw_tasks(0, 0)  # fails fast, before the pools are embedded
         self._learner, self._banks = learner, banks
-        self._prepared: _Prepared | None = None
+        self._prepared: tuple[PoolScores, PoolScores, Any] | None = None
         obstacle = self._find_obstacle(predictor)
-        self._predictor = predictor if obstacle is None else None
-        self.epsilon = _predicted_epsilon(self._predictor, epsilon)
-        own_notes = [] if obstacle is None else [f"Meta-CP is left out: {obstacle}."]
-        self.notes = (*own_notes, *self._describe_reuse(distinct is None), *notes)
+        self._predictor = predictor if obstacle is None else None  # trained, or a pool to train on
+        self.epsilon: float | None = getattr(self._predictor, "epsilon", None)
+        if self._predictor is not None and not _can_predict(predictor):
+            self.epsilon = epsilon
+        left_out = [] if self.labelled else ["PS-Test is left out: labelled=0."]
+        left_out += [] if obstacle is None else [f"Meta-CP is left out: {obstacle}."]
+        self.notes = (*left_out, *self._describe_reuse(distinct is None), *notes)
         self._description = self._describe() if description is None else description
 
     def _describe_reuse(self, warns: bool) -> Iterator[str]:
@@ -465,10 +334,9 @@ class PoolStudy:
         if self.distinct:
             return
         if self.calibration.unit == "group":
-            groups = len(self.calibration.names)
-            yield describe_group_reuse(groups, self.tasks)
-            if warns and self.tasks > groups:
-                warn(describe_group_reuse(groups, self.tasks))
+            yield (note := describe_group_reuse(len(self.calibration.names), self.tasks))
+            if warns and self.tasks > len(self.calibration.names):
+                _common.warn(note)
         if self.test is self.calibration:
             yield "New tasks are drawn from the pool that was calibrated on."
 
@@ -479,9 +347,7 @@ class PoolStudy:
         return "threading" if known.thread_safe and new.thread_safe else "loky"
 
     def prepare(self, progress: Progress | None = None) -> None:
-        """Embed the pools and train Meta-CP's predictor, unless that has been done.
-
-        `run_study` calls it before the first draw, so that workers share what it computes.
+        """Embed the pools and train Meta-CP's predictor, once, before `run_study` starts workers.
 
         Parameters
         ----------
@@ -490,22 +356,23 @@ class PoolStudy:
         """
         self._prepare(progress or ignore_progress)
 
-    def _prepare(self, report: Progress = ignore_progress) -> _Prepared:
+    def _prepare(self, report: Progress = ignore_progress) -> tuple[PoolScores, PoolScores, Any]:
         """Score both pools and train Meta-CP's predictor, the first time that it is called."""
         if self._prepared is None:
-            self._prepared = self._compute(report)
+            report("embedding the pools", 0, None)
+            first, second = self._banks or (None, None)
+            known = self._score_pool(self.calibration, first)
+            is_same = self.test is self.calibration and self._banks is None
+            new = known if is_same else self._score_pool(self.test, second)
+            self._prepared = known, new, self._fit_predictor(report)
         return self._prepared
 
-    def _compute(self, report: Progress) -> _Prepared:
-        report("embedding the pools", 0, None)
-        first, second = self._banks or (None, None)
-        known = self._score_pool(self.calibration, first)
-        is_same = self.test is self.calibration and self._banks is None
-        new = known if is_same else self._score_pool(self.test, second)
-        return _Prepared(known, new, self._fit_predictor(report))
-
     def _score_pool(self, pool: Any, bank: Any = None) -> PoolScores:
-        return score_pool(self._learner, pool, score=self.score, bank=bank)
+        """Return the scores of a pool, embedded once if the learner can and that is of use."""
+        is_used = self.score is None or self._predictor is not None
+        if bank is None and is_used and has_bank(self._learner, pool):
+            bank = self._learner.bank(pool.x)  # type: ignore[attr-defined]
+        return PoolScores(SharedEmbeddings(self._learner), bank, self.score)
 
     def sample(self, rng: np.random.Generator) -> tuple[Sequence[Task], Sequence[Task]]:
         """Return the calibration tasks and the new tasks of a draw.
@@ -517,10 +384,7 @@ class PoolStudy:
 
         Returns
         -------
-        calibration : sequence of Task
-            The calibration tasks.
-        tests : sequence of Task
-            The new tasks.
+        calibration, tests : sequence of Task
         """
         if not self.distinct:
             known, new = self._draw_tasks(*rng.spawn(2))
@@ -533,14 +397,11 @@ class PoolStudy:
 
     def _draw_tasks(self, for_calibration: Seed, for_test: Seed) -> list[Sequence[Task]]:
         """Return calibration and new tasks, each drawn when it is accessed; of groups, all."""
-        counts = (None, None) if self.distinct else (self.tasks, self.tests)
-        sizes = self.queries, self.labelled + self.test_queries
-        seeds = for_calibration, for_test
+        known, new = (None, None) if self.distinct else (self.tasks, self.tests)
+        examples = self.labelled + self.test_queries
         return [
-            pool.tasks(count, **self._shape, queries=queries, rng=rng)
-            for pool, count, queries, rng in zip(
-                (self.calibration, self.test), counts, sizes, seeds, strict=True
-            )
+            self.calibration.tasks(known, **self._shape, queries=self.queries, rng=for_calibration),
+            self.test.tasks(new, **self._shape, queries=examples, rng=for_test),
         ]
 
     def draw(self, rng: np.random.Generator) -> Draw:
@@ -554,19 +415,15 @@ class PoolStudy:
         Returns
         -------
         Draw
-            The draw.
         """
         tasks, tests = self.sample(rng)
         known, _, predictor = self._prepare()
-        return Draw(
-            scores=known.true_scores(tasks),
-            tasks=np.arange(len(tasks)).repeat(query_sizes(tasks)),
-            tests=self._score_tests(tests),
-            quantiles=predict_quantiles(predictor, known, tasks),
-        )
+        names = np.arange(len(tasks)).repeat(query_sizes(tasks))
+        quantiles = known.predict_quantiles(predictor, tasks)
+        return Draw(known.true_scores(tasks), names, self._score_tests(tests), quantiles)
 
     def predict_proba(self, task: Task) -> Floats:
-        """Return the scores of all labels of the queries of a new task.
+        """Return the scores of all labels of the queries of a new task, as they are in deployment.
 
         Parameters
         ----------
@@ -576,9 +433,8 @@ class PoolStudy:
         Returns
         -------
         ndarray, shape (q, classes)
-            The scores, as they are in deployment.
         """
-        return self._prepare().test.all_scores([task])[0]
+        return self._prepare()[1].all_scores([task])[0]
 
     def describe(self) -> dict[str, Any]:
         """Return everything that the draws depend on.
@@ -586,94 +442,94 @@ class PoolStudy:
         Returns
         -------
         dict
-            The description.
         """
         return self._description
 
     def _score_tests(self, tasks: Sequence[Task]) -> list[ScoredTask]:
         """Return scored new tasks; the first queries of each class are the labelled examples."""
         _, new, predictor = self._prepare()
-        predicted = predict_quantiles(predictor, new, tasks)
+        predicted = new.predict_quantiles(predictor, tasks)
         quantiles = [None] * len(tasks) if predicted is None else predicted.tolist()
-        tables = new.all_scores(tasks)
         of_class = self.labelled + self.test_queries
-        return [
-            ScoredTask.from_predictions(
-                table,
-                task.query_y,
-                labelled=np.arange(len(task.query)) % of_class < self.labelled,
-                quantile=quantile,
-            )
-            for task, table, quantile in zip(tasks, tables, quantiles, strict=True)
-        ]
+
+        def judge(task: Task, table: Floats, quantile: float | None) -> ScoredTask:
+            known = np.arange(len(task.query)) % of_class < self.labelled
+            options: Any = {"labelled": known, "quantile": quantile}
+            return ScoredTask.from_predictions(table, task.query_y, **options)
+
+        return [*map(judge, tasks, new.all_scores(tasks), quantiles)]
 
     def _find_obstacle(self, predictor: Any) -> str | None:
         """Return why Meta-CP is left out, and warn if the reason is unexpected."""
         if predictor is None:
-            return _NO_POOL
-        obstacle = find_obstacle(self._learner, self.test, self._shape, self._banks)
-        if obstacle is None and not hasattr(predictor, "predict"):
-            check_unshared(predictor, self.calibration, self.test)
-            obstacle = self._try_pool(predictor)
+            return "no pool was given to train its quantile predictor on; pass one as predictor"
+        obstacle, reason = self._try_predictor(predictor), ""
+        if self._banks is None and not has_bank(self._learner, self.test):
+            reason = "needs the scores of support examples left out, and this learner has no bank"
+        elif any(np.ndim(choices) and len(choices) > 1 for choices in self._shape.values()):
+            reason = "needs tasks with equally many support examples"
+        elif np.max(self._shape["shots"]) < 2:
+            reason = "leaves one support example out, and with one shot its class then has none"
+        obstacle = f"its quantile predictor {reason}" if reason else obstacle
         if obstacle is not None:
-            warn(f"Meta-CP is left out: {obstacle}.")
+            _common.warn(f"Meta-CP is left out: {obstacle}.")
         return obstacle
 
-    def _try_pool(self, pool: Any) -> str | None:
-        """Return why tasks of this shape cannot be drawn from a pool; None if they can."""
+    def _try_predictor(self, predictor: Any) -> str | None:
+        """Return why a predictor cannot be used, or trained on a pool; None if it can."""
         try:
-            queries = largest_queries(pool, self._shape["shots"], self.test_queries)
-            pool.tasks(1, **self._shape, queries=queries, rng=0)
+            _common.require("torch", extra="torch", purpose="Meta-CP")
+        except MissingExtra as error:
+            return str(error)
+        if _can_predict(predictor):
+            return None
+        if not hasattr(predictor, "positions"):
+            given = type(predictor).__name__
+            raise InvalidInput(f"predictor must be a QuantilePredictor or a pool, got {given}.")
+        for other in (self.calibration, self.test):
+            Pools(train=predictor, calibration=other)  # raises if they share a class
+        try:
+            queries = largest_queries(predictor, self._shape["shots"], self.test_queries)
+            predictor.tasks(1, **self._shape, queries=queries, rng=0)
         except InvalidInput as error:
             return f"its quantile predictor cannot be trained: {str(error).rstrip('.')}"
         return None
 
-    def _fit_predictor(self, report: Progress) -> QuantilePredictor | None:
-        predictor: Any = self._predictor
-        if predictor is None or hasattr(predictor, "predict"):
-            fitted: QuantilePredictor | None = predictor
-            return fitted
+    def _fit_predictor(self, report: Progress) -> Any:
+        """Return Meta-CP's quantile predictor, trained on tasks of its pool unless it is fitted."""
+        pool: Any = self._predictor
+        if pool is None or _can_predict(pool):
+            return pool
+        from metapac.fewshot.quantile_predictor import QuantilePredictor
+
         report("training Meta-CP's quantile predictor", 0, None)
-        assert self.epsilon is not None  # there is a pool to train on
-        return fit_predictor(
-            self._score_pool(predictor),
-            predictor,
-            self._shape,
-            queries=largest_queries(predictor, self._shape["shots"], self.test_queries),
-            epsilon=self.epsilon,
-        )
+        scores = self._score_pool(pool)
+        queries = largest_queries(pool, self._shape["shots"], self.test_queries)
+        tasks = list(pool.tasks(PREDICTOR_TASKS, **self._shape, queries=queries, rng=0))
+        names = np.arange(len(tasks)).repeat([len(task.query) for task in tasks])
+        predictor = QuantilePredictor(epsilon=self.epsilon or 0, rng=0)
+        targets = predictor.targets(scores.true_scores(tasks), names)
+        return predictor.fit(scores.leave_one_out(tasks), targets)
+
+    def _has_new_scores(self) -> bool:
+        """Return whether scores differ from those of 0.2, so that draws must not be mixed."""
+        return self.score is not None or not hasattr(self._learner, "on_embeddings")
 
     def _describe(self) -> dict[str, Any]:
+        names = ("queries", "test_queries", "labelled", "tasks", "tests", "distinct")
         return {
             "study": "pools",
             "learner": describe_learner(self._learner),
             "calibration": describe_pool(self.calibration),
             "test": describe_pool(self.test),
             **{name: np.asarray(choices).tolist() for name, choices in self._shape.items()},
-            "queries": self.queries,
-            "test_queries": self.test_queries,
-            "labelled": self.labelled,
-            "tasks": self.tasks,
-            "tests": self.tests,
-            "distinct": self.distinct,
-            "score": None if self.score is None else name_score(self.score),
+            **{name: getattr(self, name) for name in names},
+            "score": _describe_score(self.score),
+            **({"scoring": 2} if self._has_new_scores() else {}),
             "notes": list(self.notes),
         }
 
 
-def _join_unscored(calibration: Any, test: Any, banks: Any) -> Any:
-    """Return one pool with the groups of two, unless they were embedded one by one."""
-    if banks is not None:
-        raise InvalidInput(
-            "banks must hold the embeddings of one pool if distinct=True, since each draw divides "
-            "all groups. Pass the same GroupPool as calibration and test."
-        )
-    return join_groups(calibration, test)
-
-
-def _predicted_epsilon(predictor: Any, epsilon: float) -> float | None:
-    """Return the miss rate that a predictor is for, or that a pool will train one for."""
-    if predictor is None:
-        return None
-    own: float | None = getattr(predictor, "epsilon", None)
-    return own if hasattr(predictor, "predict") else epsilon
+def _can_predict(predictor: Any) -> bool:
+    """Return whether a predictor is trained, and not a pool to train one on."""
+    return hasattr(predictor, "predict")

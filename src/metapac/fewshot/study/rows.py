@@ -43,10 +43,8 @@ class Rows:
         Threshold used on the task.
     feasible : ndarray of bool
         Whether there were enough data for the guarantee.
-    error : ndarray of float
-        Miss rate on the task.
-    size : ndarray of float
-        Mean set size on the task.
+    error, size : ndarray of float
+        Miss rate and mean set size on the task.
     examples : ndarray of int, optional
         Number of test examples that error and size were counted on. By default 0: the error is
         exact, or is taken as exact because the number is not known.
@@ -84,7 +82,6 @@ class Rows:
         Returns
         -------
         Rows
-            Those rows.
         """
         return type(self)(**{name: column[which] for name, column in vars(self).items()})
 
@@ -111,7 +108,6 @@ class Rows:
         Returns
         -------
         Rows
-            Its rows.
         """
         deltas = [d for name, d in self.methods() if name == method]
         if not deltas or delta not in (None, *deltas):
@@ -133,17 +129,16 @@ class Rows:
         Returns
         -------
         Rows
-            All rows.
         """
         columns = zip(*(vars(part).values() for part in parts), strict=True)
-        names = (field.name for field in fields(cls))
-        return cls(**dict(zip(names, map(np.concatenate, columns), strict=True)))
+        return cls(*map(np.concatenate, columns))
 
 
 def evaluate_draw(number: int, draw: Draw, methods: Iterable[Method]) -> Rows:
     """Return the rows of one draw."""
-    has_quantiles = draw.quantiles is not None
-    used = [method for method in methods if has_quantiles or not method.rule.needs_quantiles]
+    used = [method for method in methods if _can_run(method, draw)]
+    if not used:
+        raise InvalidInput("methods must hold one that can run without what this study lacks.")
     chosen = [method.choose(draw) for method in used]
     cuts = np.stack([choice.thresholds for choice in chosen])  # (methods, tests)
     count = len(draw.tests)
@@ -160,6 +155,13 @@ def evaluate_draw(number: int, draw: Draw, methods: Iterable[Method]) -> Rows:
         examples=np.tile([test.examples for test in draw.tests], len(used)),
         labels=np.tile([test.labels for test in draw.tests], len(used)),
     )
+
+
+def _can_run(method: Method, draw: Draw) -> bool:
+    """Return whether a draw has what a method needs: predicted quantiles, labelled examples."""
+    if method.rule.needs_quantiles and draw.quantiles is None:
+        return False
+    return not method.rule.needs_labels or any(len(test.labelled_scores) for test in draw.tests)
 
 
 _TYPES: dict[str, Any] = {
@@ -195,10 +197,8 @@ def read_table(path: PathLike) -> Rows:
     except FileNotFoundError:
         raise
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise BadArtefact(
-            f"{path} is not a complete table of an evaluation ({error}). Call run_study again with "
-            "the same settings and folder: finished draws are not repeated."
-        ) from error
+        rule = f"{path} is not a complete table of an evaluation ({error})"
+        raise BadArtefact(f"{rule}. Call run_study again with the same folder.") from error
 
 
 def _column(name: str, values: tuple[str, ...]) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -17,11 +18,11 @@ from metapac._common import PathLike, Progress, Seed, as_whole_number, ignore_pr
 from metapac._version import __version__
 from metapac.artefact import lock_folder
 from metapac.errors import BadArtefact, InvalidInput, keyword
-from metapac.fewshot.drawing import spawn_rng, spawn_seed
 from metapac.fewshot.study.draws import Study
-from metapac.fewshot.study.methods import Method, Rule, paper_methods
+from metapac.fewshot.study.methods import Method, paper_methods
 from metapac.fewshot.study.rows import Rows, evaluate_draw, read_table, write_table
 from metapac.fewshot.study.summary import Summary, summarise
+from metapac.fewshot.tasks import spawn_rng, spawn_seed
 from metapac.guarantee import Guarantee
 
 
@@ -34,12 +35,8 @@ class _Settings(TypedDict):
     versions: dict[str, Any]
 
 
-FORMAT = artefact.Format(
-    "metapac evaluation",
-    written_by="run_study",
-    remedy="Restore it from a backup, or run the study into another folder.",
-    shape=_Settings,
-)
+_REMEDY = "Restore it from a backup, or run the study into another folder."
+FORMAT = artefact.Format("metapac evaluation", "run_study", _REMEDY, shape=_Settings)
 SETTINGS, TABLE = "evaluation.json", "rows.csv.gz"
 _MAY_DIFFER = ("draws", "versions.metapac", "study.notes")  # rules have versions of their own
 
@@ -48,21 +45,16 @@ def describe_evaluation(
     study: Study, guarantee: Guarantee, methods: Iterable[Method], *, draws: int, rng: int
 ) -> dict[str, Any]:
     """Return everything that the rows depend on, as JSON holds it."""
+    versions = {"metapac": __version__, "numpy": np.__version__, "scipy": scipy.__version__}
     settings = {
         "guarantee": {name: getattr(guarantee, name) for name in ("epsilon", "alpha", "delta")},
         "draws": draws,
         "rng": rng,
         "methods": [method.describe() for method in methods],
         "study": study.describe(),
-        "versions": {
-            "metapac": __version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions | {"python": platform.python_version()},
     }
-    plain: dict[str, Any] = artefact.as_json("study.describe()", settings)
-    return plain
+    return dict(artefact.as_json("study.describe()", settings))
 
 
 class EvaluationFolder:
@@ -77,8 +69,11 @@ class EvaluationFolder:
             # Before 0.3.0 no version was stored: the library's rules were what is now version 1.
             methods = [{"version": "1"} | method for method in known["methods"]]
             check_settings(self.path, known | {"methods": methods}, settings)
-            self._check_draws(settings["draws"])
-            settings = known | {"draws": settings["draws"]}
+            held, draws = known["draws"], settings["draws"]
+            if held > draws and (self.path / TABLE).exists():
+                fewer = f"{self.path} holds more draws than {keyword('draws', draws)}"
+                raise InvalidInput(f"{fewer}: pass {keyword('draws', held)} or another folder.")
+            settings = known | {"draws": draws}
         artefact.write(self.path / SETTINGS, settings, FORMAT)
         # The name depends on the settings, so draws of other settings are never mixed in. Draw i
         # is the same however many there are.
@@ -86,34 +81,16 @@ class EvaluationFolder:
         self._draws = self.path / f"draws-{artefact.checksum(rest)[7:19]}"
         self._draws.mkdir(exist_ok=True)
 
-    def _check_draws(self, draws: int) -> None:
-        """Raise if the table of a finished evaluation would lose draws."""
-        held = read_settings(self.path)["draws"]
-        if held > draws and (self.path / TABLE).exists():
-            raise InvalidInput(
-                f"{self.path} already holds {held} draws, more than {keyword('draws', draws)}. "
-                f"Pass at least {keyword('draws', held)}, or choose another folder."
-            )
-
-    def save_draw(self, number: int, rows: Rows) -> None:
-        """Write one finished draw, completely or not at all."""
-        write_table(self._file(number), rows)
-
     def load_draws(self, draws: int) -> dict[int, Rows]:
         """Return the finished draws; those with a damaged file count as not finished."""
         finished = {}
         for number in range(draws):
-            try:
-                finished[number] = read_table(self._file(number))
-            except (FileNotFoundError, BadArtefact):
-                continue
+            with suppress(FileNotFoundError, BadArtefact):
+                finished[number] = read_table(self.name_draw(number))
         return finished
 
-    def save_table(self, rows: Rows) -> None:
-        """Write the table of all draws."""
-        write_table(self.path / TABLE, rows)
-
-    def _file(self, number: int) -> Path:
+    def name_draw(self, number: int) -> Path:
+        """Return the file of one finished draw."""
         return self._draws / f"{number:05d}.csv.gz"
 
 
@@ -124,22 +101,19 @@ def check_settings(
     known, wanted = dict(_flatten(old)), dict(_flatten(new))
     for name in [*wanted, *known]:
         if name not in _MAY_DIFFER and known.get(name) != wanted.get(name):
-            raise InvalidInput(
-                f"{path} holds {what} with {name}={known.get(name)!r}, but this one "
-                f"has {name}={wanted.get(name)!r}. Use the same settings, or another folder."
-            )
+            first, second = (f"{name}={each.get(name)!r}" for each in (known, wanted))
+            rule = f"{path} holds {what} with {first}, but this one has {second}"
+            raise InvalidInput(f"{rule}. Use the same settings, or another folder.")
 
 
 def _check_versions(path: Path, old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
     """Raise if a method has another version, or other code, than in the evaluation in a folder."""
-    unknown = 'none stored before 0.3.0; pass Method(..., version="1") if the rule is the same'
+    unknown = 'none; pass Method(..., version="1") if the rule is the same'  # before 0.3.0
     for known, method in zip(old, new, strict=False):
         if known["name"] == method["name"] and known.get("version", "1") != method["version"]:
-            raise InvalidInput(
-                f"{path} may hold rows of another rule: that of method {method['name']!r}, or a "
-                f"value that it uses, has version {method['version']}, and before it had "
-                f"{known.get('version', unknown)}. Use another folder, or delete this one."
-            )
+            differs = f"method {method['name']!r}, or a value that it uses, has version"
+            text = f"{differs} {method['version']}; before it had {known.get('version', unknown)}"
+            raise InvalidInput(f"{path} may hold rows of another rule: {text}. Use a new folder.")
 
 
 def _flatten(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -228,58 +202,42 @@ def run_study(
     Raises
     ------
     InvalidInput
-        If an argument is not valid, if the study predicts quantiles for another epsilon than the
-        guarantee's, if the folder holds an evaluation with other settings, of a method whose rule
-        has changed (see `Method`) or a table of more draws, or if another process is using it.
+        If an argument is not valid, if the study predicts quantiles for another epsilon, or if the
+        folder is in use, or holds more draws, other settings or another version of a rule.
 
     Examples
     --------
     >>> from metapac import Guarantee
-    >>> from metapac.fewshot import SyntheticStudy, run_study, summarise
+    >>> from metapac.fewshot import SyntheticStudy, run_study
     >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-    >>> rows = run_study(SyntheticStudy(tasks=100, examples=50), guarantee=guarantee, draws=5)
-    >>> [(line.method, line.verdict) for line in summarise(rows, guarantee)][-2:]
-    [('Meta-PS joint', 'observed within'), ('oracle', 'observed within')]
+    >>> len(run_study(SyntheticStudy(tests=3), guarantee=guarantee, draws=2).select("PS").size)
+    6
     """
     draws = as_whole_number("draws", draws)
     methods = paper_methods(guarantee) if methods is None else tuple(methods)
-    _check_workers(n_jobs)
-    _check_names(methods)
-    _check_epsilon(study, guarantee)
-    if folder is None:
-        return _run_draws(study, methods, draws, rng, None, n_jobs, backend, progress)
-    seed = _as_integer(rng)
-    settings = describe_evaluation(study, guarantee, methods, draws=draws, rng=seed)
-    with lock_folder(folder, "metapac evaluation"):
-        store = EvaluationFolder(folder, settings)
-        return _run_draws(study, methods, draws, rng, store, n_jobs, backend, progress)
-
-
-def _run_draws(
-    study: Study,
-    methods: Sequence[Method],
-    draws: int,
-    rng: Seed,
-    store: EvaluationFolder | None,
-    n_jobs: int,
-    backend: str | None,
-    progress: Progress | None,
-) -> Rows:
-    """Return the rows of all draws, of which the store keeps each as soon as it is finished."""
-    rows = store.load_draws(draws) if store else {}
-    root_seed, report = _seed(rng), progress or ignore_progress
-    jobs = [(study, methods, root_seed, i) for i in range(draws) if i not in rows]
-    if jobs and hasattr(study, "prepare"):
-        study.prepare(report)
-    for number, finished in _run_parallel(jobs, n_jobs, backend):
+    _check_run(study, guarantee, methods, n_jobs)
+    report, store, rows = progress or ignore_progress, None, {}
+    with ExitStack() as stack:
+        if folder is not None:
+            if not isinstance(rng, Integral):
+                raise InvalidInput(f"rng must be a whole number if folder is given, got {rng!r}.")
+            settings = describe_evaluation(study, guarantee, methods, draws=draws, rng=int(rng))
+            stack.enter_context(lock_folder(folder, "metapac evaluation"))
+            store = EvaluationFolder(folder, settings)
+            rows = store.load_draws(draws)
+        seed = np.random.SeedSequence(int(rng)) if isinstance(rng, Integral) else spawn_seed(rng)
+        jobs = [(study, methods, seed, i) for i in range(draws) if i not in rows]
+        if jobs and hasattr(study, "prepare"):
+            study.prepare(report)
+        for number, finished in _run_parallel(jobs, n_jobs, backend):
+            if store:  # keeps each draw as soon as it is finished, completely or not at all
+                write_table(store.name_draw(number), finished)
+            rows[number] = finished
+            report("draws", len(rows), draws)
+        table = Rows.concatenate(rows[number] for number in range(draws))
         if store:
-            store.save_draw(number, finished)
-        rows[number] = finished
-        report("draws", len(rows), draws)
-    table = Rows.concatenate(rows[number] for number in range(draws))
-    if store:
-        store.save_table(table)
-    return table
+            write_table(store.path / TABLE, table)
+        return table
 
 
 def _run(
@@ -316,53 +274,20 @@ def _run_parallel(
             yield from parallel(calls[start : start + workers])
 
 
-def _check_workers(n_jobs: object) -> None:
+def _check_run(study: Study, guarantee: Guarantee, methods: Sequence[Any], n_jobs: Any) -> None:
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
-        raise InvalidInput(
-            f"n_jobs must be a whole number of workers, or -1 for all cores, got {n_jobs!r}.",
-            parameter="n_jobs",
-        )
-
-
-def _check_names(methods: Sequence[Method]) -> None:
+        rule = f"n_jobs must be a number of workers, or -1 for all cores, got {n_jobs!r}."
+        raise InvalidInput(rule, parameter="n_jobs")
     for method in methods:
-        if not isinstance(getattr(method, "rule", None), Rule):
-            raise InvalidInput(
-                f"methods must hold Method(name, Rule(choose), guarantee), where choose(draw, "
-                f"guarantee) returns Chosen(thresholds, feasible), got {method!r}."
-            )
+        if not isinstance(method, Method):
+            raise InvalidInput(f"methods must hold Method(name, rule, guarantee), got {method!r}.")
     names = [(method.name, method.guarantee.delta) for method in methods]
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated or not names:
-        problem = "{!r} at delta={:g} twice".format(*repeated) if repeated else "none"
-        raise InvalidInput(
-            f"methods must be distinguishable by name and delta, got {problem}. "
-            "Give each a distinct name or delta."
-        )
-
-
-def _check_epsilon(study: Study, guarantee: Guarantee) -> None:
-    """Raise if Meta-CP would be judged at another epsilon than its predictor is trained for."""
-    trained = getattr(study, "epsilon", None)
-    if trained is not None and trained != guarantee.miss_rate:
-        raise InvalidInput(
-            f"the study predicts the quantiles of Meta-CP for epsilon={trained:g}, and the "
-            f"guarantee has epsilon={guarantee.miss_rate:g}. Use one epsilon for both, such as "
-            f"PoolStudy(..., epsilon={guarantee.miss_rate:g})."
-        )
-
-
-def _seed(rng: Seed) -> np.random.SeedSequence:
-    return np.random.SeedSequence(int(rng)) if isinstance(rng, Integral) else spawn_seed(rng)
-
-
-def _as_integer(rng: Seed) -> int:
-    if not isinstance(rng, Integral):
-        raise InvalidInput(
-            f"rng must be a whole number if folder is given, got {rng!r}: an evaluation that "
-            "resumes must draw the same again. Pass rng=0."
-        )
-    return int(rng)
+    if not names or len({*names}) < len(names):
+        raise InvalidInput(f"methods must have distinct names or deltas, got {names}.")
+    trained = getattr(study, "epsilon", None)  # what Meta-CP's predictor is trained for
+    if trained not in (None, guarantee.miss_rate):
+        given = f"epsilon={guarantee.miss_rate:g}, and the study predicts for epsilon={trained:g}"
+        raise InvalidInput(f"guarantee has {given}; they must be equal.")
 
 
 def run_seeds(
@@ -392,7 +317,7 @@ def run_seeds(
     seeds : int, default 3
         Number of training seeds. From three on, intervals cover the training.
     methods : sequence of Method, optional
-        Methods to run; by default ``paper_methods(guarantee)``.
+        As in `run_study`.
     draws : int, default 100
         Number of calibration draws of each seed.
     rng : int, default 0
@@ -400,12 +325,8 @@ def run_seeds(
     folder : str or path, optional
         Keeps every finished draw of seed i in ``folder/seed-i``, where an interrupted evaluation
         resumes. More seeds or draws extend a finished one.
-    n_jobs : int, default 1
-        Number of joblib workers; -1 uses all cores.
-    backend : str, optional
-        Backend of joblib, such as "loky", "threading" or "dask".
-    progress : callable, optional
-        Called as ``progress(stage, done, total)``, with ``total=None`` where it is not known.
+    n_jobs, backend, progress : object, optional
+        As in `run_study`.
 
     Returns
     -------
@@ -421,70 +342,39 @@ def run_seeds(
     --------
     >>> from metapac import Guarantee
     >>> from metapac.fewshot import SyntheticStudy, run_seeds
+    >>> study = SyntheticStudy(tasks=60, examples=50, tests=10)
     >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-    >>> summary = run_seeds(
-    ...     lambda seed: SyntheticStudy(tasks=60, examples=50, tests=10),
-    ...     guarantee=guarantee, seeds=3, draws=2,
-    ... )
-    >>> summary.covers
-    "95 % intervals, Student's t over 3 seeds: they cover what a seed changes, such as the \
-division of the data or the training, and the calibration draws and new tasks, not what all seeds \
-share, such as the data."
+    >>> run_seeds(lambda seed: study, guarantee=guarantee, draws=2).covers[:44]
+    "95 % intervals, Student's t over 3 seeds: th"
     """
     seeds = as_whole_number("seeds", seeds)
     rng = as_whole_number("rng", rng, minimum=0)
-    options: dict[str, Any] = {"guarantee": guarantee, "methods": methods, "draws": draws}
+    options: Any = {"guarantee": guarantee, "methods": methods, "draws": draws}
     options |= {"n_jobs": n_jobs, "backend": backend}
-    if folder is None:
-        return _run_each(make_study, None, range(rng, rng + seeds), options, progress)
-    with lock_folder(folder, "metapac study"):
-        check_seeds(folder, rng, seeds)
-        return _run_each(make_study, Path(folder), range(rng, rng + seeds), options, progress)
-
-
-def _run_each(
-    make_study: Callable[[int], Study],
-    folder: Path | None,
-    seeds: range,
-    options: dict[str, Any],
-    progress: Progress | None,
-) -> Summary:
-    report, rows = progress or ignore_progress, []
+    rows: list[Rows] = []
     notes: dict[str, None] = {}
-    for seed in seeds:
 
-        def advance(stage: str, done: int, total: int | None, seed: int = seed) -> None:
-            report(f"seed {seed}: {stage}", done, total)
+    def run_seed(seed: int) -> None:
+        def advance(stage: str, done: int, total: int | None) -> None:
+            (progress or ignore_progress)(f"seed {seed}: {stage}", done, total)
 
         advance("making the study", 0, None)
         study = make_study(seed)
         place = None if folder is None else seed_folder(folder, seed)
         rows.append(run_study(study, **options, rng=seed, folder=place, progress=advance))
-        notes |= dict.fromkeys(getattr(study, "notes", ()))
-    return summarise(rows, options["guarantee"], notes=tuple(notes) or None)
+        notes.update(dict.fromkeys(getattr(study, "notes", ())))
+
+    with nullcontext() if folder is None else lock_folder(folder, "metapac study"):
+        if folder is not None:
+            check_seeds(folder, rng, seeds)
+        for seed in range(rng, rng + seeds):
+            run_seed(seed)
+    return summarise(rows, guarantee, notes=tuple(notes) or None)
 
 
 def seed_folder(folder: PathLike, seed: int) -> Path:
     """Return the folder of one seed."""
     return Path(folder) / f"seed-{seed}"
-
-
-def read_seeds(folder: PathLike) -> Summary:
-    """Return the summary of a finished evaluation of several seeds."""
-    folders = [seed_folder(folder, seed) for seed in find_seeds(folder)]
-    if not folders:
-        read_settings(folder)  # says that no evaluation is here
-        raise InvalidInput(
-            f"{folder} holds the evaluation of a single study. Read it with read_rows(folder)."
-        )
-    studies = [read_settings(each)["study"] for each in folders]
-    notes = [note for study in studies for note in _notes(study)]
-    rows = [read_rows(each) for each in folders]
-    return summarise(rows, read_guarantee(folders[0]), notes=tuple(dict.fromkeys(notes)) or None)
-
-
-def _notes(study: Any) -> list[str]:
-    return list(study.get("notes", [])) if isinstance(study, dict) else []
 
 
 def find_seeds(folder: PathLike) -> list[int]:
@@ -499,8 +389,6 @@ def check_seeds(folder: PathLike, rng: int, seeds: int) -> None:
     others = [seed for seed in find_seeds(folder) if not rng <= seed < rng + seeds]
     if others:
         first, last = min(rng, others[0]), max(rng + seeds - 1, others[-1])
-        raise InvalidInput(
-            f"{folder} already holds seed {others[0]}, and this call has the seeds {rng} to "
-            f"{rng + seeds - 1}. Pass {keyword('rng', first)} and "
-            f"{keyword('seeds', last - first + 1)}, or choose another folder."
-        )
+        remedy = f"pass {keyword('rng', first)} and {keyword('seeds', last - first + 1)}"
+        held = f"already holds seed {others[0]}: {remedy}, or choose another folder"
+        raise InvalidInput(f"{folder} {held}.")

@@ -1,12 +1,7 @@
 """Summaries of rows: tables, intervals, comparisons of size.
 
-The error of a task is observed on its test examples and differs from its true miss rate by chance.
-So the observed error of a task may exceed epsilon although its miss rate does not, and a draw with
-few tasks may look worse, or better, than its threshold is.
-
-Tasks of one draw share a threshold, and draws of one training seed share a learner. Their results
-are not independent, so intervals are computed from independent units: the draws, if there are one
-or two seeds, and the seeds, if there are more.
+Tasks of one draw share a threshold, and draws of one training seed share a learner, so intervals
+are computed from independent units: the draws, or the seeds if there are three or more.
 """
 
 from __future__ import annotations
@@ -15,21 +10,25 @@ import csv
 import html
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from metapac._common import Array, Floats
+from metapac._common import Array, Floats, PathLike, require
 from metapac._text import format_table
+from metapac.artefact import replacing
 from metapac.errors import InvalidInput
+from metapac.fewshot.study.boxes import draw_methods, is_full
 from metapac.fewshot.study.methods import describe_need
 from metapac.fewshot.study.rows import Rows
 from metapac.guarantee import Guarantee
+from metapac.plots import save
 from metapac.verdict import UNDECIDED, VIOLATED, clopper_pearson_interval
 
 LEVEL = 0.05  # of a single task, as in metapac.verdict
@@ -37,12 +36,7 @@ LEVEL = 0.05  # of a single task, as in metapac.verdict
 
 def allowed_tasks(tasks: int, alpha: float) -> int:
     """Return the largest number of tasks above epsilon whose share is at most alpha."""
-    allowed = int(alpha * tasks)
-    while (allowed + 1) / tasks <= alpha:
-        allowed += 1
-    while allowed / tasks > alpha:
-        allowed -= 1
-    return allowed
+    return int(np.searchsorted(np.arange(tasks + 1) / tasks, alpha, side="right")) - 1
 
 
 def error_quantile(errors: Array, alpha: float) -> float:
@@ -67,12 +61,8 @@ def explained_by_noise(rows: Rows, alpha: float) -> float:
 def expect_draws_within(rows: Rows, epsilon: float, alpha: float) -> float:
     """Return the expected share of draws within the guarantee, if all thresholds were equally good.
 
-    Suppose that every draw has an equally good threshold. Its T tasks are drawn i.i.d., and the
-    observed error of each exceeds epsilon with the same probability p, over the draw of the task
-    and of its examples. So the number of such tasks is Binomial(T, p), and the draw is within the
-    guarantee with probability P[Binomial(T, p) <= m], where m / T is the largest share up to alpha.
-    Here p is the share of such tasks in all draws. If thresholds differ in quality, the share of
-    draws within the guarantee differs from this number.
+    The number of the T tasks of a draw with an observed error above epsilon is then
+    Binomial(T, p), where p is the share of such tasks in all draws.
     """
     share = float(np.mean(rows.error > epsilon))
     _, sizes = np.unique(rows.draw, return_counts=True)
@@ -94,74 +84,64 @@ def mean_by_draw(rows: Rows, values: Array) -> NDArray[np.float64]:
 def mean_interval(values: Sequence[Array], *, across_seeds: bool = True) -> Interval:
     """Return the interval of a mean by Student's t over independent units."""
     if across_seeds and len(values) >= MIN_SEEDS:
-        means = np.array([float(np.mean(draws)) for draws in values])
-        return _student(float(np.mean(means)), means - np.mean(means), len(means) - 1)
-    around = np.concatenate([draws - np.mean(draws) for draws in values])
-    return _student(float(np.mean(np.concatenate(values))), around, len(around) - len(values))
-
-
-def _student(mean: float, deviations: Array, freedom: int) -> Interval:
+        values = [np.array([float(np.mean(draws)) for draws in values])]
+    around = np.concatenate([units - np.mean(units) for units in values])
+    freedom = len(around) - len(values)
     if not freedom:
         return -math.inf, math.inf
-    error = math.sqrt(float(deviations @ deviations) / freedom / len(deviations))
+    mean = float(np.mean(np.concatenate(values)))
+    error = math.sqrt(float(around @ around) / freedom / len(around))
     half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     return mean - half, mean + half
 
 
 def size_interval(by_seed: Sequence[Rows]) -> Interval:
-    """Return the interval of the mean set size."""
+    """Return the interval of the mean set size, clipped to possible sizes if it is bounded."""
     low, high = mean_interval([mean_by_draw(rows, rows.size) for rows in by_seed])
-    if not math.isfinite(low):
-        return low, high
     labels = np.concatenate([rows.labels for rows in by_seed])
     most = float(np.mean(labels)) if labels.all() else math.inf
-    return max(0.0, low), min(most, high)
+    return (max(0.0, low), min(most, high)) if math.isfinite(low) else (low, high)
 
 
 def share_interval(
     by_seed: Sequence[Rows], has: Sequence[Array], *, across_seeds: bool = True
 ) -> Interval:
     """Return the interval of the share of tasks that have a property."""
-    shares = [mean_by_draw(rows, each) for rows, each in zip(by_seed, has, strict=True)]
-    interval = mean_interval(shares, across_seeds=across_seeds)
-    return _at_least_binomial(interval, np.concatenate(has))
+    shares = [mean_by_draw(*pair) for pair in zip(by_seed, has, strict=True)]
+    return _at_least_binomial(mean_interval(shares, across_seeds=across_seeds), has)
 
 
 def draw_share_interval(values: Sequence[Array]) -> Interval:
     """Return the interval of the share of draws that have a property."""
-    return _at_least_binomial(mean_interval(values), np.concatenate(values))
+    return _at_least_binomial(mean_interval(values), values)
 
 
-def _at_least_binomial(interval: Interval, has: Array) -> Interval:
-    exact = clopper_pearson_interval(np.sum(has), len(has), confidence=CONFIDENCE)
-    low, high = (float(end) for end in exact)
+def _at_least_binomial(interval: Interval, has: Sequence[Array]) -> Interval:
+    all_of = np.concatenate(has)
+    low, high = clopper_pearson_interval(np.sum(all_of), len(all_of), confidence=CONFIDENCE)
     # A single unit says nothing about the spread between units: use the tasks alone.
     if not all(map(math.isfinite, interval)):
-        return low, high
-    return max(0.0, min(low, interval[0])), min(1.0, max(high, interval[1]))
+        return float(low), float(high)
+    return max(0.0, min(float(low), interval[0])), min(1.0, max(float(high), interval[1]))
 
 
 def quantile_interval(by_seed: Sequence[Rows], alpha: float) -> Interval:
     """Return the interval of the (1 - alpha) quantile of the error over tasks."""
-    errors = np.unique(np.concatenate([rows.error for rows in by_seed]))
+    every = np.concatenate([rows.error for rows in by_seed])
+    errors, observed = np.unique(every).tolist(), error_quantile(every, alpha)
 
-    def reaches(end: int, error: float) -> bool:
-        return share_interval(by_seed, [rows.error > error for rows in by_seed])[end] <= alpha
+    def first_within(end: int) -> float:
+        # Not the module bisect, which halves otherwise: an end of Student's t may rise in between.
+        low, high = -1, len(errors)
+        while high - low > 1:
+            middle = (low + high) // 2
+            above = [rows.error > errors[middle] for rows in by_seed]
+            is_within = share_interval(by_seed, above)[end] <= alpha
+            low, high = (low, middle) if is_within else (middle, high)
+        return float([*errors, 1.0][high])
 
     # The lower end of the interval of the share above x belongs to the lower end of the quantile.
-    low = _first(errors, lambda error: reaches(0, error))
-    high = _first(errors, lambda error: reaches(1, error))
-    observed = error_quantile(np.concatenate([rows.error for rows in by_seed]), alpha)
-    return min(low, observed), max(high, observed)
-
-
-def _first(ascending: Array, is_enough: Callable[[float], bool]) -> float:
-    """Return the first value that satisfies a condition, by bisection; 1 if none does."""
-    low, high = -1, len(ascending)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(float(ascending[middle])) else (middle, high)
-    return float(ascending[high]) if high < len(ascending) else 1.0
+    return min(first_within(0), observed), max(first_within(1), observed)
 
 
 @dataclass(frozen=True)
@@ -177,9 +157,8 @@ class SizeComparison:
     difference : float
         Mean difference, first minus second.
     low, high : float
-        Ends of its 95 % confidence interval: Student's t over the mean sizes of the draws, which
-        are independent given the study, or of the training seeds if there are three or more. With
-        one draw it is the whole line.
+        Its 95 % confidence interval: Student's t over the mean sizes of the draws, or of the
+        training seeds if there are three or more. With one draw it is the whole line.
     draws : int
         Number of draws, of all seeds together.
     """
@@ -202,16 +181,8 @@ def compare_sizes(
     sizes = [_mean_sizes(each, first, second, delta) for each in by_seed]  # (2, draws) each
     low, high = mean_interval([ones - others for ones, others in sizes])
     ones, others = np.concatenate(sizes, axis=1)
-    return SizeComparison(
-        first=first,
-        second=second,
-        first_size=float(np.mean(ones)),
-        second_size=float(np.mean(others)),
-        difference=float(np.mean(ones - others)),
-        low=low,
-        high=high,
-        draws=len(ones),
-    )
+    one, other, apart = (float(np.mean(each)) for each in (ones, others, ones - others))
+    return SizeComparison(first, second, one, other, apart, low, high, len(ones))
 
 
 def _mean_sizes(rows: Rows, first: str, second: str, delta: float | None) -> Floats:
@@ -219,10 +190,7 @@ def _mean_sizes(rows: Rows, first: str, second: str, delta: float | None) -> Flo
     one = rows.select(first, delta)
     other = rows.select(second, float(one.delta[0]))
     if set(one.draw.tolist()) != set(other.draw.tolist()):
-        raise InvalidInput(
-            f"{first!r} and {second!r} must have been run on the same draws to be compared. "
-            "Evaluate them together."
-        )
+        raise InvalidInput(f"{first!r} and {second!r} must have been run on the same draws.")
     return np.stack([mean_by_draw(each, each.size) for each in (one, other)])
 
 
@@ -258,9 +226,8 @@ def full_name(summary: Summary, line: MethodSummary) -> str:
     """Return the name of a method, with its delta if that is not the guarantee's."""
     strict = summary.guarantee.failure_probability
     name = line.method if line.delta == strict else f"{line.method}, delta = {line.delta:g}"
-    if not line.feasible:
-        return f"{name} †"
-    return f"{name} ‡" if line.every_label else name
+    mark = " †" if not line.feasible else " ‡" if line.every_label else ""
+    return name + mark
 
 
 def _ends(interval: Interval, form: str) -> str:
@@ -273,17 +240,18 @@ def _ends(interval: Interval, form: str) -> str:
 
 def footnotes(summary: Summary) -> list[str]:
     """Return the footnotes: what the columns mean, what the intervals cover, and the notes."""
-    short = [] if all(line.feasible for line in summary) else [_describe_shortage(summary)]
-    full = [_EVERY_LABEL] if any(line.feasible and line.every_label for line in summary) else []
-    return [define_columns(summary), summary.covers, *short, *full, *summary.notes]
+    short = [line for line in summary if not line.feasible]
+    marks = [_describe_shortage(summary, short)] if short else []
+    if any(line.feasible and line.every_label for line in summary):
+        marks.append(_EVERY_LABEL)
+    return [define_columns(summary), summary.covers, *marks, *summary.notes]
 
 
-def _describe_shortage(summary: Summary) -> str:
+def _describe_shortage(summary: Summary, short: Sequence[MethodSummary]) -> str:
     """Return what † means, and what the methods that have it need."""
     needs: dict[str, list[str]] = {}
-    for line in summary:
-        need = _need(summary, line)
-        if need is not None:
+    for line in short:
+        if need := _need(summary, line):
             needs.setdefault(need, []).append(full_name(summary, line).removesuffix(" †"))
     listed = "; ".join(f"{need} for {' and '.join(names)}" for need, names in needs.items())
     return f"{_SHORTAGE} Needed: {listed}." if listed else _SHORTAGE
@@ -297,33 +265,58 @@ def _need(summary: Summary, line: MethodSummary) -> str | None:
 def define_columns(summary: Summary) -> str:
     """Return the meaning of the columns that their names do not say."""
     g = summary.guarantee
-    least = f"{100 * (1 - g.alpha):g} %"
     return (
         f"mean size: over tasks. tasks within: new tasks with an error of at most {g.miss_rate:g}. "
-        f"draws within: calibration draws in which these are at least {least} of the new tasks. by "
-        "chance: draws within to be expected if all thresholds were equally good. verdict: "
-        "'observed within' is about errors as observed, 'holds' of metapac evaluate about true "
-        "miss rates; 'violated' if few test examples do not explain the tasks above "
-        f"{g.miss_rate:g}; 'cannot tell yet': small test sets alone could explain them."
+        "draws within: calibration draws in which these are at least "
+        f"{100 * (1 - g.alpha):g} % of the new tasks. by chance: draws within to be expected if "
+        "all thresholds were equally good. verdict: 'observed within' is about errors as observed, "
+        "'holds' of metapac evaluate about true miss rates; 'violated' if few test examples do not "
+        f"explain the tasks above {g.miss_rate:g}; 'cannot tell yet': small test sets alone could "
+        "explain them."
     )
+
+
+def _as_markdown(summary: Summary) -> str:
+    names = header(summary)
+    rows = [names, ["---", *["---:"] * (len(names) - 2), "---"], *cells(summary)]
+    escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    table = [f"| {' | '.join(row)} |" for row in escaped]
+    return "\n".join([*table, "", *footnotes(summary)]) + "\n"
+
+
+def _as_csv(summary: Summary) -> str:
+    text, lines = io.StringIO(newline=""), [_flatten(line) for line in summary]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([lines[0], *(line.values() for line in lines)])
+    return text.getvalue()
+
+
+def _as_latex(summary: Summary) -> str:
+    """Return a ``tabular`` for the package ``booktabs``; the footnotes are a comment."""
+    texts = [header(summary), *cells(summary)]
+    escaped = ([cell.translate(_TEX).translate(_MARKS) for cell in row] for row in texts)
+    head, *rows = (" & ".join(row) + r" \\" for row in escaped)
+    comment = "% " + " ".join(footnotes(summary)).replace("\n", " ")
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(texts[0]) - 2)}l}}"
+    table = (r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}")
+    return "\n".join([comment, begin, *table]) + "\n"
 
 
 def _flatten(line: MethodSummary) -> dict[str, Any]:
     """Return the fields of a line; an interval becomes two, such as size_low and size_high."""
     flat: dict[str, Any] = {}
     for name, value in asdict(line).items():
-        if name.endswith("_interval"):
-            stem = name.removesuffix("_interval")
-            flat |= {f"{stem}_low": value[0], f"{stem}_high": value[1]}
-        else:
-            flat[name] = value
+        stem, is_interval, _ = name.partition("_interval")
+        ends = zip((f"{stem}_low", f"{stem}_high"), value, strict=True) if is_interval else ()
+        flat |= dict(ends) or {name: value}
     return flat | {"verdict": line.verdict}
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [end if math.isfinite(end) else None for end in value]
-    return value
+def _as_json(line: MethodSummary) -> dict[str, Any]:
+    fields = asdict(line) | {"verdict": line.verdict}
+    for name in (name for name, value in fields.items() if isinstance(value, tuple)):
+        fields[name] = [end if math.isfinite(end) else None for end in fields[name]]
+    return fields
 
 
 WITHIN, TOO_FEW = "observed within", "too few data"
@@ -342,55 +335,37 @@ class MethodSummary:
         Name of the method.
     delta : float
         Its delta.
-    size : float
-        Mean set size over tasks.
-    size_interval : tuple of float
-        Interval of the mean set size.
-    size_median : float
-        Median set size over tasks.
+    size, size_median : float
+        Mean and median set size over tasks.
     error_mean : float
         Mean error over tasks.
     error_quantile : float
-        The (1 - alpha) quantile of the error over tasks. It is at most epsilon if and only if
-        ``satisfied``.
-    error_quantile_interval : tuple of float
-        Its interval.
+        The (1 - alpha) quantile of the error over tasks; at most epsilon if ``satisfied``.
     tasks_within : float
         Share of tasks whose error is at most epsilon.
-    tasks_within_interval : tuple of float
-        Its interval.
     tasks_above : float
-        Share of tasks whose miss rate is above epsilon with 95 % confidence, each task alone: its
-        one-sided lower Clopper-Pearson limit exceeds epsilon.
-    draws_within : float
-        Share of draws in which at least 1 - alpha of the tasks have an error of at most epsilon.
-    draws_within_interval : tuple of float
-        Its interval.
-    draws_expected : float
-        The same share, to be expected by chance if all thresholds were equally good.
+        Share of tasks whose one-sided 95 % lower Clopper-Pearson limit exceeds epsilon.
+    draws_within, draws_expected : float
+        Share of draws in which at least 1 - alpha of the tasks have an error of at most epsilon;
+        and the share to be expected by chance if all thresholds were equally good.
+    size_interval, error_quantile_interval, tasks_within_interval, draws_within_interval : tuple
+        Lower and upper ends of the intervals of these numbers.
     satisfied : bool
-        Whether at least 1 - alpha of these tasks have an error of at most epsilon. With few tasks
-        or draws that may be chance; see ``holds``.
+        Whether ``tasks_within`` is at least 1 - alpha. With few tasks or draws that may be chance.
     holds : bool
         Whether the verdict is "observed within": the whole ``tasks_within_interval`` is at least
         1 - alpha, also if each task on which the method kept every label for want of data counts
-        as above epsilon. At 95 % confidence, few tasks and few draws do not explain it. It is about
-        observed errors: with few test examples, tasks just above epsilon may look good. That a
-        guarantee holds for true miss rates, only `metapac.evaluate` and `metapac.judge` say.
+        as above epsilon. It is about observed errors; `metapac.evaluate` is about true miss rates.
     violated : bool
         Whether the 95 % interval of ``tasks_above``, given these learners, lies above
-        alpha + 0.05 (1 - alpha): on average, up to 5 % of the tasks within epsilon are counted in
-        ``tasks_above`` by chance. So neither few tasks nor few examples explain it. If errors are
-        exact, none is counted by chance, and the limit is alpha.
+        alpha + 0.05 (1 - alpha), the share that chance explains; above alpha if errors are exact.
     feasible : bool
-        False if the method kept every label on some task because there were too few data. There
-        its error is 0 whatever the scores, which says nothing for the method.
+        False if the method kept every label on some task because there were too few data.
     too_few : bool
-        Whether these tasks decide: if they count as above epsilon, the interval, or
-        ``tasks_within`` itself, is no longer at least 1 - alpha.
+        Whether these tasks decide: counted as above epsilon, they lower the interval, or
+        ``tasks_within`` itself, below 1 - alpha.
     every_label : bool, default False
-        Whether every set has every label of its task. Then the error is 0 whatever the scores, also
-        if the method is ``feasible``.
+        Whether every set has every label of its task, so that its error is 0 whatever the scores.
     """
 
     method: str
@@ -416,15 +391,9 @@ class MethodSummary:
 
     @property
     def verdict(self) -> str:
-        """What the rows say of the guarantee, at 95 % confidence.
-
-        It is "observed within" (``holds``), "violated" or "too few data", as the attributes say, of
-        which at most one is true; otherwise "cannot tell yet".
-        """
-        if self.holds:
-            return WITHIN
-        if self.violated:
-            return VIOLATED
+        """Either "observed within", "violated", "too few data" or "cannot tell yet"."""
+        if self.holds or self.violated:
+            return WITHIN if self.holds else VIOLATED
         return TOO_FEW if self.too_few else UNDECIDED
 
 
@@ -433,12 +402,11 @@ class Summary(Sequence[MethodSummary]):
     """A table with one line for each method, in order of first appearance.
 
     It is a sequence of `MethodSummary`; ``summary["PS"]`` is the line of a method. ``print`` and
-    notebooks show it as a table.
+    notebooks show it as a table, ``to_frame`` makes a data frame.
 
     Attributes
     ----------
     lines : tuple of MethodSummary
-        The lines.
     guarantee : Guarantee
         The guarantee that the rows are compared with.
     rows : tuple of Rows
@@ -477,11 +445,10 @@ class Summary(Sequence[MethodSummary]):
     def __getitem__(self, key: int | str | slice) -> MethodSummary | Sequence[MethodSummary]:
         if not isinstance(key, str):
             return self.lines[key]
-        found = [line for line in self.lines if line.method == key]
-        if not found:
-            names = ", ".join(dict.fromkeys(line.method for line in self.lines))
-            raise InvalidInput(f"the summary has no method {key!r}; it has: {names}.")
-        return found[0]
+        names = [line.method for line in self.lines]
+        if key not in names:
+            raise InvalidInput(f"the summary has no method {key!r}; it has: {', '.join(names)}.")
+        return self.lines[names.index(key)]
 
     @property
     def seeds(self) -> int:
@@ -504,96 +471,64 @@ class Summary(Sequence[MethodSummary]):
             )
         learner = "this learner" if self.seeds == 1 else "these two learners"
         if self.draws == 1:
-            return (
-                f"95 % intervals given {learner} and one calibration draw: they cover its tasks, "
-                "not other classes or groups."
-            )
+            given = f"given {learner} and one calibration draw"
+            return f"95 % intervals {given}: they cover its tasks, not other classes or groups."
         return (
             f"95 % intervals, Student's t over {self.seeds * self.draws} calibration draws given "
             f"{learner}: they cover the draws and the new tasks, not other learners, classes or "
             "groups."
         )
 
-    def to_markdown(self) -> str:
-        """Return the table in Markdown, followed by its footnotes.
+    def to_frame(self) -> Any:
+        """Return the table as a pandas data frame, which writes CSV, LaTeX, HTML and more.
 
         Returns
         -------
-        str
-            The text.
-
-        Examples
-        --------
-        >>> from metapac import Guarantee, evaluate
-        >>> from metapac.fewshot import SyntheticStudy, summarise
-        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
-        >>> print(summarise(rows, g).to_markdown().splitlines()[0])
-        | method | mean size | 90 % error | tasks within | draws within | by chance | verdict |
+        pandas.DataFrame
+            One row for each method, every number to its last digit: the fields of `MethodSummary`,
+            an interval as two, such as ``size_low`` and ``size_high``, and the ``verdict``.
         """
-        names = header(self)
-        rows = [names, ["---", *["---:"] * (len(names) - 2), "---"], *cells(self)]
-        escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-        table = [f"| {' | '.join(row)} |" for row in escaped]
-        return "\n".join([*table, "", *footnotes(self)]) + "\n"
+        pandas = require("pandas", extra="tables", purpose="to_frame")
+        return pandas.DataFrame([_flatten(line) for line in self])
 
-    def to_latex(self) -> str:
-        r"""Return the table as a LaTeX ``tabular`` for the package ``booktabs``.
+    def write(self, folder: PathLike) -> tuple[Path, ...]:
+        """Write ``summary.md``, ``summary.csv`` (see ``to_frame``) and ``summary.tex`` (booktabs).
+
+        Parameters
+        ----------
+        folder : path-like
+            Folder to write to.
 
         Returns
         -------
-        str
-            The text; the footnotes are comments.
-
-        Examples
-        --------
-        >>> from metapac import Guarantee, evaluate
-        >>> from metapac.fewshot import SyntheticStudy, summarise
-        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
-        >>> print(summarise(rows, g).to_latex().splitlines()[1])
-        \begin{tabular}{lrrrrrl}
+        tuple of Path
         """
-        head, *rows = (
-            " & ".join(cell.translate(_TEX).translate(_MARKS) for cell in row) + r" \\"
-            for row in [header(self), *cells(self)]
-        )
-        columns = "l" + "r" * (len(header(self)) - 2) + "l"
-        lines = [
-            "% " + " ".join(footnotes(self)).replace("\n", " "),
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-        return "\n".join(lines) + "\n"
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        kinds = {"md": _as_markdown, "csv": _as_csv, "tex": _as_latex}
+        paths = {Path(folder) / f"summary.{kind}": make for kind, make in kinds.items()}
+        for path, make in paths.items():
+            with replacing(path) as file:
+                file.write(make(self))
+        return tuple(paths)
 
-    def to_csv(self) -> str:
-        """Return the table as CSV: every number to its last digit, the ends of intervals apart.
+    def plot(self, path: PathLike | None = None, *, title: str | None = None) -> Any:
+        """Draw the error and the set size of each method at the guarantee's delta.
+
+        The scale of sizes suits the methods whose sets are of use; larger sizes are marked.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            File to write, in any format of Matplotlib, such as ``"fig.pdf"``.
+        title : str, optional
+            Title of the figure.
 
         Returns
         -------
-        str
-            The text.
-
-        Examples
-        --------
-        >>> from metapac import Guarantee, evaluate
-        >>> from metapac.fewshot import SyntheticStudy, summarise
-        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
-        >>> print(summarise(rows, g).to_csv().splitlines()[0][:37])
-        method,delta,size,size_low,size_high,
+        matplotlib.figure.Figure
         """
-        text = io.StringIO(newline="")
-        lines = [_flatten(line) for line in self]
-        writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-        return text.getvalue()
+        figure = draw_methods(Rows.concatenate(self.rows), self.guarantee, title=title, fit=True)
+        return save(figure, path)
 
     def describe(self) -> dict[str, Any]:
         """Return the table as JSON can hold it; an interval without an end has None there.
@@ -601,24 +536,10 @@ class Summary(Sequence[MethodSummary]):
         Returns
         -------
         dict
-            ``methods``, ``seeds``, ``draws``, ``columns`` (what they mean), ``covers`` and
-            ``notes``.
-
-        Examples
-        --------
-        >>> from metapac import Guarantee, evaluate
-        >>> from metapac.fewshot import SyntheticStudy, summarise
-        >>> g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-        >>> rows = evaluate(SyntheticStudy(tasks=100, examples=50), guarantee=g, draws=5)
-        >>> summarise(rows, g).describe()["methods"][0]["verdict"]
-        'violated'
+            ``methods``, ``seeds``, ``draws``, ``columns`` (meanings), ``covers`` and ``notes``.
         """
         return {
-            "methods": [
-                {name: _finite(value) for name, value in asdict(line).items()}
-                | {"verdict": line.verdict, "needed": _need(self, line)}
-                for line in self
-            ],
+            "methods": [_as_json(line) | {"needed": _need(self, line)} for line in self],
             "seeds": self.seeds,
             "draws": self.draws,
             "columns": define_columns(self),
@@ -627,13 +548,12 @@ class Summary(Sequence[MethodSummary]):
         }
 
     def _repr_html_(self) -> str:
+        def join(tag: str, texts: Sequence[str]) -> str:
+            return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
 
-        def row(tag: str, texts: list[str]) -> str:
-            return f"<tr>{''.join(f'<{tag}>{html.escape(text)}</{tag}>' for text in texts)}</tr>"
-
-        body = "".join(row("td", texts) for texts in cells(self))
-        below = "".join(f"<p>{html.escape(text)}</p>" for text in footnotes(self))
-        return f"<table>{row('th', header(self))}{body}</table>{below}"
+        rows = [join("th", header(self)), *(join("td", texts) for texts in cells(self))]
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table>{table}</table>{join('p', footnotes(self))}"
 
 
 def summarise(
@@ -654,18 +574,14 @@ def summarise(
     Returns
     -------
     Summary
-        The lines, in order of first appearance.
+        The lines, in order of first appearance. Intervals rest on independent units: three seeds
+        or more, each with tasks of its own as in `run_seeds`; or else the draws, which are
+        independent given the study.
 
     Raises
     ------
     InvalidInput
         If the seeds differ in their methods or in their number of draws.
-
-    Notes
-    -----
-    Intervals rest on independent units. With three seeds or more these are the seeds; each seed
-    must then have drawn its own tasks, as `run_seeds` does. With one seed or two they are the
-    draws, which are independent given the study.
 
     Examples
     --------
@@ -677,39 +593,24 @@ def summarise(
     'PS'
     """
     by_seed = (rows,) if isinstance(rows, Rows) else tuple(rows)
-    _check_seeds(by_seed)
-    methods = by_seed[0].methods()
-    if notes is None:
-        notes = () if "Meta-CP" in by_seed[0].method else (_NO_QUANTILES,)
-    lines = [
-        _summarise_method([each.select(*method) for each in by_seed], guarantee)
-        for method in methods
-    ]
-    return Summary(tuple(lines), guarantee, by_seed, tuple(notes))
-
-
-def _check_seeds(by_seed: Sequence[Rows]) -> None:
     if not by_seed:
         raise InvalidInput("rows is empty; pass the rows of at least one evaluation.")
-    first, *others = ((each.methods(), len(np.unique(each.draw))) for each in by_seed)
-    for number, other in enumerate(others, start=1):
-        if other != first:
-            what = "methods" if other[0] != first[0] else "numbers of draws"
-            raise InvalidInput(
-                f"rows must hold the same methods and as many draws for each seed; those of seed "
-                f"{number} have other {what} than those of seed 0. Evaluate all seeds alike."
-            )
+    if len({(*each.methods(), len(np.unique(each.draw))) for each in by_seed}) > 1:
+        raise InvalidInput("rows of all seeds must have the same methods and as many draws.")
+    if notes is None:
+        notes = () if "Meta-CP" in by_seed[0].method else (_NO_QUANTILES,)
+    methods = ([each.select(*method) for each in by_seed] for method in by_seed[0].methods())
+    lines = tuple(_summarise_method(rows, guarantee) for rows in methods)
+    return Summary(lines, guarantee, by_seed, tuple(notes))
 
 
 def _summarise_method(by_seed: Sequence[Rows], g: Guarantee) -> MethodSummary:
-    together = Rows.concatenate(by_seed)
-    epsilon, alpha = g.miss_rate, g.alpha
+    together, epsilon, alpha = Rows.concatenate(by_seed), g.miss_rate, g.alpha
     within = [rows.error <= epsilon for rows in by_seed]
     by_error = _share_above(by_seed, [~each for each in within])
     # Every label kept for want of data is no evidence for a method: count it as a failure.
-    at_worst = _share_above(
-        by_seed, [~(each & rows.feasible) for each, rows in zip(within, by_seed, strict=True)]
-    )
+    at_worst = _share_above(by_seed, [~(x.feasible & (x.error <= epsilon)) for x in by_seed])
+    expected = [expect_draws_within(rows, epsilon, alpha) for rows in by_seed]
     draws = [mean_by_draw(rows, rows.error > epsilon) <= alpha for rows in by_seed]
     flagged = [flag_tasks(rows, epsilon) for rows in by_seed]
     # A guarantee is about one learner, so that a verdict is about those that were evaluated.
@@ -728,15 +629,13 @@ def _summarise_method(by_seed: Sequence[Rows], g: Guarantee) -> MethodSummary:
         tasks_above=float(np.mean(np.concatenate(flagged))),
         draws_within=float(np.mean(np.concatenate(draws))),
         draws_within_interval=draw_share_interval(draws),
-        draws_expected=float(
-            np.mean([expect_draws_within(rows, epsilon, alpha) for rows in by_seed])
-        ),
+        draws_expected=float(np.mean(expected)),
         satisfied=by_error[0] <= alpha,
         holds=at_worst[1] <= alpha,
         violated=at_least_above > explained_by_noise(together, alpha),
         feasible=bool(together.feasible.all()),
         too_few=any(seen <= alpha < worst for seen, worst in zip(by_error, at_worst, strict=True)),
-        every_label=bool(together.labels.all() and (together.size >= together.labels).all()),
+        every_label=bool(is_full(together).all()),
     )
 
 

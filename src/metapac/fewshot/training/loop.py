@@ -1,61 +1,217 @@
-"""The training loop: loss, epochs, several GPUs."""
+"""One training loop for both recipes: a schedule of stages, resumed from a checkpoint."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax
+from torch.nn.functional import cross_entropy, log_softmax
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD, Adam, Optimizer
+from torch.optim.swa_utils import AveragedModel, update_bn
 
-from metapac._common import PathLike, Seed, as_whole_number
+from metapac._common import PathLike, Progress, Seed, as_whole_number, ignore_progress
 from metapac.artefact import lock_folder
 from metapac.errors import InvalidInput
 from metapac.fewshot.adapters import Trainable
-from metapac.fewshot.learners.protonet import check_example_type, cuda_math
-from metapac.fewshot.training.checkpoints import (
-    Checkpoint,
-    check_same_run,
-    check_same_tensors,
-    describe_architecture,
-    get_optimiser_state,
-    read_checkpoint,
-    set_optimiser_state,
-    write_checkpoint,
-)
-from metapac.fewshot.training.episodes import Episodes, EpisodeSampler, Pool, Positions, fingerprint
-from metapac.fewshot.training.history import (
-    Epoch,
-    History,
-    TrainingConfig,
-    as_integer_seed,
-    check_pools,
-    check_trainable,
-)
+from metapac.fewshot.learners.networks import Conv4, Sphere
+from metapac.fewshot.learners.protonet import ProtoNet, check_example_type, cuda_math
+from metapac.fewshot.pools import ClassPool, GroupPool
+from metapac.fewshot.training import checkpoints
+from metapac.fewshot.training.episodes import EpisodeSampler, Images, Pool, fingerprint
+from metapac.inputs import check_finite
 
+_TUNING_EPOCH = 100  # steps
+_TUNING_FLOOR = 0.05  # last learning rate of tuning, relative to the first
+_SCALE_LR = 0.01  # of the scale of a sphere, in tuning
+_AVERAGE_EVERY = 10  # steps of tuning
+_VALIDATION_BATCH = 8  # episodes, with the strong recipe
+_POOLS = ("train_pool", "validation_pool")
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+# Least value of each count of a recipe, and largest value of each number.
+_COUNTS = {"epochs": 1, "batch": 2, "warmup": 0, "tuning_steps": 0, "episodes_per_step": 1}
+_NUMBERS = {"lr": math.inf, "weight_decay": math.inf, "tuning_lr": math.inf}
+_NUMBERS |= {"averaged": 1.0, "crop": 1.0, "colour": 1.0}
 
-class Ranks(NamedTuple):
-    """The rank of this process among those that train together."""
 
-    rank: int = 0
-    world: int = 1
+@dataclass(frozen=True)
+class Epoch:
+    """Results of one epoch."""
+
+    epoch: int  # from 1
+    loss: float  # mean over the steps
+    accuracy: float  # on the validation tasks after the epoch
+    lr: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """The epochs of a training run, in order."""
+
+    epochs: tuple[Epoch, ...] = ()
 
     @property
-    def is_first(self) -> bool:
-        """Whether this is the first process."""
-        return self.rank == 0
+    def best(self) -> Epoch:
+        """The epoch with the highest accuracy; ties go to the earlier epoch."""
+        if not self.epochs:
+            raise InvalidInput("history is empty; no epoch has been trained yet.")
+        return max(self.epochs, key=lambda epoch: epoch.accuracy)
+
+
+def _set_whole_numbers(settings: Any, **least: int) -> None:
+    """Check the counts among frozen settings, and make them plain whole numbers."""
+    for name, minimum in least.items():
+        number = as_whole_number(name, getattr(settings, name), minimum=minimum)
+        object.__setattr__(settings, name, number)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of `train_strong`; the defaults suit a ResNet-12.
+
+    Attributes
+    ----------
+    epochs : int, default 44
+        Epochs of pre-training: passes over all training images.
+    batch : int, default 128
+        Images in a step of pre-training, not counting their rotated copies.
+    lr : float, default 0.1
+        Largest learning rate of pre-training (SGD with Nesterov momentum 0.9). It rises for
+        ``warmup`` steps, then falls along a cosine to a fiftieth.
+    warmup : int, default 500
+        Number of steps over which the learning rate rises, at most a tenth of all steps.
+    weight_decay : float, default 0.0005
+    averaged : float, default 0.25
+        Share of the last epochs of pre-training whose weights are averaged; 0 keeps the last.
+    crop : float, default 0.35
+        Smallest share of an image that is cut out and enlarged; 1 switches cropping off.
+    colour : float, default 0.4
+        Largest relative change of brightness, contrast and saturation of uint8 images.
+    flip : bool, default True
+        Whether half of the images are mirrored; pass False for letters and digits.
+    rotate : bool, default True
+        Whether square images are also shown rotated by 90, 180 or 270 degrees. Each rotation of a
+        class is a class of its own, so there are four times as many.
+    tuning_steps : int, default 400
+        Number of optimiser steps on episodes after pre-training.
+    tuning_lr : float, default 0.001
+        Learning rate of these steps (SGD with momentum 0.9), which falls linearly.
+    episodes_per_step : int, default 4
+        Number of episodes in a step of tuning.
+    """
+
+    epochs: int = 44
+    batch: int = 128
+    lr: float = 0.1
+    warmup: int = 500
+    weight_decay: float = 5e-4
+    averaged: float = 0.25
+    crop: float = 0.35
+    colour: float = 0.4
+    flip: bool = True
+    rotate: bool = True
+    tuning_steps: int = 400
+    tuning_lr: float = 1e-3
+    episodes_per_step: int = 4
+
+    is_strong: ClassVar[bool] = True
+    save_seconds: ClassVar[float] = 60.0  # between checkpoints; epochs may be short
+    class_weights: ClassVar[None] = None
+    patience: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        _set_whole_numbers(self, **_COUNTS)
+        for name, high in _NUMBERS.items():
+            value = float(getattr(self, name))
+            if not 0 <= value <= high or math.isinf(value):
+                raise InvalidInput(f"{name} must be 0 to {high:g}, got {value}.", parameter=name)
+            object.__setattr__(self, name, value)
+
+
+def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
+    """Return the learning rate of a step of pre-training, counted from 0."""
+    fall = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps))
+    rise = max(1, min(recipe.warmup, steps // 10))
+    return recipe.lr * fall * min(1.0, (step + 1) / rise)
+
+
+def tuning_rate(recipe: Recipe, step: int) -> float:
+    """Return the learning rate of a step of tuning, counted from 0."""
+    done = step / max(1, recipe.tuning_steps)
+    return recipe.tuning_lr * (_TUNING_FLOOR + (1 - _TUNING_FLOOR) * (1 - done))
+
+
+def recipe_for(backbone: Any, **changes: Any) -> Recipe:
+    """Return the recipe that suits a backbone.
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+    **changes : object
+        Fields of `Recipe` to set; None leaves a field as it is.
+
+    Returns
+    -------
+    Recipe
+        For a `Conv4` larger batches, milder crops and longer tuning; the defaults otherwise.
+
+    Examples
+    --------
+    >>> from metapac.fewshot import Conv4, recipe_for
+    >>> recipe_for(Conv4(rng=0), epochs=10).batch
+    256
+    """
+    recipe = Recipe()
+    if isinstance(backbone, Conv4):
+        recipe = replace(recipe, epochs=60, batch=256, crop=0.5, tuning_steps=3000, tuning_lr=0.01)
+    return replace(recipe, **{k: value for k, value in changes.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class EpisodeRecipe:
+    """Settings of `train`, the recipe of the paper: one stage of episodes."""
+
+    episodes_per_epoch: int
+    episodes_per_step: int
+    lr: float
+    halve_every: int
+    class_weights: Sequence[float] | None
+    patience: int | None
+
+    is_strong: ClassVar[bool] = False
+    save_seconds: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        _set_whole_numbers(self, episodes_per_epoch=1, episodes_per_step=1, halve_every=1)
+        if self.patience is not None:
+            _set_whole_numbers(self, patience=1)
+        for name in ("lr", "class_weights"):
+            value = getattr(self, name)
+            if value is not None:
+                numbers = np.asarray(value, dtype=np.float64)
+                check_finite(name, np.atleast_1d(numbers), positive=True)
+                object.__setattr__(self, name, numbers.tolist())
+
+
+class Place(NamedTuple):
+    """Where a run is computed: a device, and the rank among the processes that train together."""
+
+    device: torch.device
+    rank: int = 0
+    world: int = 1
 
     def share(self, count: int) -> tuple[int, int]:
         """Return the range of items that this process handles."""
@@ -76,30 +232,21 @@ class Ranks(NamedTuple):
 
 
 def choose_device(device: str | torch.device | None) -> torch.device:
-    """Return the device to train on."""
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    """Return the device to train on: by default the GPU of this process, if there is one."""
     try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise InvalidInput(
-            f"device must be a device that torch supports, got {device!r}. Pass device='cpu' or "
-            "device='cuda'.",
-            parameter="device",
-        ) from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidInput(
-            f"device is {device}, but torch finds no GPU. Pass device='cpu'.", parameter="device"
-        )
-    if chosen.type == "cuda" and chosen.index is None:
-        chosen = torch.device(
-            "cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device()))
-        )
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if chosen.type == "cuda" and chosen.index is None:
+            index = int(os.environ.get("LOCAL_RANK", torch.cuda.current_device()))
+            chosen = torch.device("cuda", index)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        text = f"device must be one that torch finds here, got {str(device)!r}."
+        raise InvalidInput(text, parameter="device") from error
     return chosen
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[Ranks]:
+def process_group(device: torch.device) -> Iterator[Place]:
     """Join the existing process group, or start that of torchrun; without either, do nothing."""
     created = not dist.is_initialized() and all(name in os.environ for name in _TORCHRUN)
     if created:
@@ -107,8 +254,8 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
             torch.cuda.set_device(device)
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        grouped = dist.is_available() and dist.is_initialized()
-        yield Ranks(dist.get_rank(), dist.get_world_size()) if grouped else Ranks()
+        ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else ()
+        yield Place(device, *ranks)
         if created:
             dist.barrier()  # wait for all ranks before teardown
     finally:
@@ -117,79 +264,76 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
 
 
 @contextmanager
-def synced_batch_norm(module: nn.Module, ranks: Ranks) -> Iterator[None]:
-    """Make batch norms use the statistics of all processes in training.
+def training_context(module: nn.Module, place: Place) -> Iterator[None]:
+    """Set a module up for training on a device (fast arithmetic on a GPU), and restore its mode."""
+    mode = module.training
+    module.to(place.device)
+    if place.device.type == "cuda":
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    try:
+        with synced_batch_norm(module, place), cuda_math(place.device, "high", benchmark=True):
+            yield
+    finally:
+        module.train(mode)
+        module.zero_grad()
 
-    The weights are then those that a single process with the whole batch would reach. torch's
-    SyncBatchNorm does the same, but only on GPUs.
-    """
-    layers = [part for part in module.modules() if isinstance(part, _BatchNorm)]
-    if ranks.world > 1:
-        for layer in layers:
-            layer.forward = partial(_normalise, layer, ranks)  # type: ignore[method-assign]
+
+@contextmanager
+def synced_batch_norm(module: nn.Module, place: Place) -> Iterator[None]:
+    """Give batch norms the statistics of all processes; put the plain ones back at the end."""
+    plain = [
+        (parent, name, layer)
+        for parent in module.modules()
+        for name, layer in parent.named_children()
+        if isinstance(layer, _BatchNorm)
+    ]
+    if plain and place.world > 1:
+        if place.device.type != "cuda":
+            rule = f"a network with batch norm trains in {place.world} processes on GPUs only"
+            raise InvalidInput(f"{rule}, got device {place.device}.", parameter="device")
+        nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        for layer in layers:
-            layer.__dict__.pop("forward", None)
+        for parent, name, layer in plain:
+            setattr(parent, name, layer)
 
 
-class _Sum(torch.autograd.Function):
-    """The sum over all processes, with the gradient of the sum of their losses."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # the sum of the gradients
-        return _Sum.forward(ctx, grads[0])
-
-
-def _sum_over_ranks(x: Tensor) -> Tensor:
-    total: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
-    return total
+@contextmanager
+def explain_failures(learner: Trainable, sampler: EpisodeSampler) -> Iterator[None]:
+    """Raise InvalidInput in place of torch's error if the backbone does not take whole numbers."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        with suppress(RuntimeError):  # a GPU may fail again; the first error says more
+            support_x, y, query_x, _, classes = sampler.gather(sampler.draw(1, seed=0))
+            score = lambda s, q: learner.logits(s, y, q, classes=classes)  # noqa: E731
+            check_example_type(learner.module, score, support_x, query_x)
+        raise
 
 
-def _normalise(layer: _BatchNorm, ranks: Ranks, x: Tensor) -> Tensor:
-    if not layer.training:
-        y: Tensor = type(layer).forward(layer, x)
-        return y
-    across = [0, *range(2, x.ndim)]
-    shape = (1, -1, *(1 for _ in across[1:]))
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # (n, channels, ...)
-    count = ranks.world * wide.numel() // wide.shape[1]  # the same number in every process
-    mean = _sum_over_ranks(wide.sum(across)) / count  # (channels,)
-    centred = wide - mean.view(shape)
-    variance = _sum_over_ranks(centred.square().sum(across)) / count  # (channels,)
-    _update_running_statistics(layer, mean.detach(), variance.detach() * count / (count - 1))
-    y = centred * torch.rsqrt(variance + layer.eps).view(shape)
-    if layer.affine:
-        y = y * layer.weight.view(shape) + layer.bias.view(shape)
-    return y.to(x.dtype)
+@contextmanager
+def seeded_torch(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generators, which dropout uses, and restore them at the end."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
 
 
-def _update_running_statistics(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """Update the running statistics as torch's batch norm does."""
-    if layer.running_mean is None or layer.running_var is None:
-        return
-    assert layer.num_batches_tracked is not None
-    layer.num_batches_tracked.add_(1)
-    momentum = layer.momentum if layer.momentum is not None else 1 / int(layer.num_batches_tracked)
-    layer.running_mean.lerp_(mean, momentum)
-    layer.running_var.lerp_(variance, momentum)
+def mixed_precision(device: torch.device) -> torch.autocast:
+    """Return the autocast context: bfloat16 on a GPU, no change on a CPU."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
 def episode_loss(
     logits: Tensor, support_y: Tensor, query_y: Tensor, class_weights: Tensor | None = None
 ) -> Tensor:
-    """Return the weighted cross-entropy of the queries, averaged over episodes.
-
-    Queries whose label is absent from the support set are ignored, since no learner can predict
-    it. If an episode has no other query, its loss is 0.
-    """
+    """Return the weighted cross-entropy of queries whose label is in the support set."""
     learnable = (query_y.unsqueeze(-1) == support_y.unsqueeze(1)).any(-1)  # (E, Q)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_p = log_softmax(wide, -1).gather(-1, query_y.unsqueeze(-1)).squeeze(-1)  # (E, Q)
@@ -210,267 +354,349 @@ class EpisodeLoss(nn.Module):
         self.module = learner.module
         self.register_buffer("class_weights", class_weights, persistent=False)
 
-    def forward(
-        self, support_x: Tensor, support_y: Tensor, query_x: Tensor, query_y: Tensor
-    ) -> Tensor:
+    def forward(self, support_x: Tensor, support_y: Tensor, query_x: Tensor, y: Tensor) -> Tensor:
         """Return the loss of a batch of episodes."""
         with mixed_precision(support_y.device):
             logits = self.learner.logits(support_x, support_y, query_x, classes=self.classes)
         weights: Tensor | None = self.class_weights  # type: ignore[assignment]
-        return episode_loss(logits, support_y, query_y, weights)
+        return episode_loss(logits, support_y, y, weights)
 
 
-def check_finite_loss(loss: float, epoch: int, lr: float, lr_name: str) -> None:
-    """Raise if training has diverged."""
-    if not math.isfinite(loss):
-        raise InvalidInput(
-            f"the loss became {loss} in epoch {epoch} at learning rate {lr:g}: training has "
-            f"diverged. Pass a smaller {lr_name}, and check the data for NaN.",
-            parameter=lr_name,
-        )
+class ClassLoss(nn.Module):
+    """The cross-entropy of a linear layer on a backbone that tells all training classes apart."""
+
+    def __init__(self, backbone: nn.Module, outputs: int, device: torch.device) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = nn.Linear(cast(int, backbone.features), outputs, device=device)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of a batch of examples."""
+        with mixed_precision(y.device):
+            logits: Tensor = self.head(self.backbone(x))
+        return cross_entropy(logits.float(), y)
 
 
-@torch.no_grad()
-def count_correct(
-    learner: Trainable,
-    sampler: EpisodeSampler,
-    drawn: Positions,
-    batch: int,
-    class_weights: Tensor | None = None,
-) -> Tensor:
-    """Return the weighted number of correctly labelled queries, and of all queries."""
-    weights = torch.ones(sampler.classes) if class_weights is None else class_weights
-    weights = weights.to(sampler.device, torch.float64)  # whole numbers are exact
-    correct = torch.zeros((), dtype=torch.float64, device=sampler.device)
-    for start in range(0, len(drawn.query), batch):
-        support_x, support_y, query_x, query_y, classes = sampler.gather(
-            drawn.part(start, start + batch)
-        )
-        with mixed_precision(sampler.device):
-            logits = learner.logits(support_x, support_y, query_x, classes=classes)
-        correct += (weights[query_y] * (logits.argmax(-1) == query_y)).sum()
-    return torch.stack([correct, weights[drawn.query_y].sum()])
+@dataclass(eq=False)
+class Stage:
+    """Some epochs of batches with one loss and one optimiser.
+
+    It ends with the average of the weights after some steps (``averages``), for which ``plain``
+    examples set the batch norms, or with the weights of the highest validation accuracy.
+    """
+
+    name: str
+    epochs: int
+    steps: int  # of an epoch; the last one may have fewer
+    batches: Callable[[int, int], Iterable[Sequence[Any]]]  # of an epoch of the stage, by a seed
+    loss: nn.Module
+    optimiser: Optimizer
+    lr: Callable[[int], float]  # at a step of the stage, counted from 0
+    lr_name: str = "lr"
+    averages: Callable[[int], bool] | None = None  # whether the weights after a step count
+    plain: Callable[[torch.Generator], Iterable[Tensor]] | None = None
 
 
-def mixed_precision(device: torch.device) -> torch.autocast:
-    """Return the autocast context: bfloat16 on a GPU, no change on a CPU."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+class Run:
+    """A learner in training: its stages, its history, and the weights that the stage keeps."""
 
-
-class Trainer:
-    """A learner in training, with its optimiser and its best weights so far."""
+    stages: Sequence[Stage]
 
     def __init__(
         self,
         learner: Trainable,
-        train_pool: Pool,
-        validation_pool: Pool,
-        config: TrainingConfig,
-        device: torch.device,
-        ranks: Ranks,
-        compile: bool | None,
+        pools: Sequence[Pool],
+        recipe: EpisodeRecipe | Recipe,
+        config: dict[str, Any],
+        place: Place,
     ) -> None:
-        self.learner, self.config, self.device, self.ranks = learner, config, device, ranks
-        self.sampler = _sampler(train_pool, config, device)
-        self.validation = _sampler(validation_pool, config, device)
-        self.loss = _loss(learner, self.sampler.classes, config, device, ranks, compile)
-        parameters = [weight for weight in learner.module.parameters() if weight.requires_grad]
-        self.optimiser = torch.optim.Adam(parameters, config.lr, fused=device.type == "cuda")
-        self.best = self._weights()
+        self.learner, self.module, self.recipe, self.place = learner, learner.module, recipe, place
+        self.config, self.device = asdict(recipe) | config, place.device  # as checkpoints record it
+        shape = {name: config[name] for name in ("ways", "shots", "queries")}
+        sample = partial(EpisodeSampler, device=self.device, **shape)
+        self.sampler, self.validation = map(sample, pools)
+        self.parts = self.module  # all that has weights for a checkpoint
+        self.history = History()
 
-    def start(self, folder: PathLike | None, epochs: int, *, any_rng: bool) -> History:
+    @property
+    def epochs(self) -> int:
+        """Number of epochs of all stages."""
+        return sum(stage.epochs for stage in self.stages)
+
+    def seed(self, *key: int) -> int:
+        """Return a seed that is derived from that of the run."""
+        seed = np.random.SeedSequence(self.config["rng"], spawn_key=key)
+        return int(seed.generate_state(1, np.uint64)[0]) >> self.recipe.is_strong
+
+    def start(self, folder: PathLike | None, architecture: dict[str, Any]) -> None:
         """Resume from the checkpoint in a folder, or write the first one."""
-        stored = None if folder is None else read_checkpoint(folder)
-        if stored is not None and any_rng:
-            self.config = replace(self.config, rng=stored.config["rng"])
-        self.config = replace(self.config, rng=self.ranks.broadcast(self.config.rng))
-        history = History()
+        self.architecture = architecture
+        stored = None if folder is None else checkpoints.read_checkpoint(folder)
+        self._enter(self._locate(len(stored.history))[0] if stored else self.stages[0])
         if folder is not None and stored is not None:
-            check_same_run(folder, stored, self.learner, asdict(self.config), epochs)
-            check_same_tensors(folder, stored, self.learner, self.optimiser)
-            history = self._restore(stored)
-        if self.ranks.broadcast(len(history.epochs)) != len(history.epochs):
-            raise InvalidInput(
-                "checkpoint must be the same folder for all processes, but they see different "
-                f"runs in {folder}. Put it on a disk that they share.",
-                parameter="checkpoint",
-            )
+            checkpoints.check_same_run(folder, stored, architecture, self.config, self.epochs)
+            states = self.parts.state_dict(), self._kept(), self.stage.optimiser
+            checkpoints.check_same_tensors(folder, stored, *states)
+            self._restore(stored)
+        done = torch.tensor(len(self.history.epochs), device=self.device)
+        if self.place.sum(done.clone()) != self.place.world * done:
+            rule = "checkpoint must be one folder on a disk that all processes share"
+            raise InvalidInput(f"{rule}, got {folder}.", parameter="checkpoint")
         if stored is None:
-            self.save(folder, history)
-        return history
+            self.save(folder)
 
-    def train_epoch(self, history: History) -> History:
-        """Train one more epoch, and remember its weights if it is the best."""
-        start, number = time.perf_counter(), len(history.epochs) + 1
-        lr = self.config.lr_at(number)
-        loss = self._fit(number)
-        check_finite_loss(loss, number, lr, "lr")
-        accuracy = self._accuracy()
-        seconds = time.perf_counter() - start
-        history = history.append(Epoch(number, loss, accuracy, lr, seconds))
-        if history.best.epoch == number:
-            self.best = self._weights()
-        return history
+    def is_done(self) -> bool:
+        """Return whether all epochs are trained, or the last ones brought no improvement."""
+        done, patience = len(self.history.epochs), self.recipe.patience or math.inf
+        return done >= self.epochs or bool(done and done - self.history.best.epoch >= patience)
 
-    def save(self, folder: PathLike | None, history: History) -> None:
-        """Write a checkpoint, in the first process only."""
-        if folder is not None and self.ranks.is_first:
-            write_checkpoint(
-                folder,
-                Checkpoint(
-                    architecture=describe_architecture(self.learner),
-                    config=asdict(self.config),
-                    history=[asdict(epoch) for epoch in history.epochs],
-                    weights=self._weights(),
-                    best=self.best,
-                    optimiser=get_optimiser_state(self.optimiser),
-                ),
+    def train_epoch(self) -> None:
+        """Train one more epoch; the last one of the run is measured on averaged weights, if any."""
+        start, number = time.perf_counter(), len(self.history.epochs) + 1
+        stage, epoch = self._locate(number)
+        if stage is not self.stage:
+            self.conclude(number)
+            self._enter(stage)
+        loss, lr = self._fit(stage, epoch, number), float(stage.optimiser.param_groups[0]["lr"])
+        if not math.isfinite(loss):
+            rule = f"the loss became {loss} in epoch {number} at learning rate {lr:g}: pass a"
+            raise InvalidInput(
+                f"{rule} smaller {stage.lr_name}, and check x.", parameter=stage.lr_name
             )
+        if number == self.epochs and self.average is not None:
+            self.conclude(number)
+        done = Epoch(number, loss, self._accuracy(), lr, time.perf_counter() - start)
+        self.history = History((*self.history.epochs, done))
+        if self.average is None and self.history.best is done:
+            self.best = self._copy_weights()
 
-    def _fit(self, epoch: int) -> float:
+    def conclude(self, number: int) -> None:
+        """Give the learner the weights that the stage keeps: the best ones, or their average."""
+        if self.average is None or self.stage.plain is None:
+            self.module.load_state_dict(self.best)
+            return
+        self.module.load_state_dict(self.average.module.state_dict())
+        generator = torch.Generator(self.device).manual_seed(self.seed(number, 2))
+        with seeded_torch(self.seed(number, 3), self.device), mixed_precision(self.device):
+            update_bn(self.stage.plain(generator), self.module)
+
+    def save(self, folder: PathLike | None) -> None:
+        """Write a checkpoint, in the first process only."""
+        if folder is not None and not self.place.rank:
+            optimiser = checkpoints.get_optimiser_state(self.stage.optimiser)
+            tensors = self.parts.state_dict(), self._kept(), optimiser
+            described = self.architecture, self.config, [*map(asdict, self.history.epochs)]
+            checkpoints.write_checkpoint(folder, checkpoints.Checkpoint(*described, *tensors))
+
+    def report(self, progress: Progress) -> None:
+        """Report the last epoch, in the first process only."""
+        if not self.place.rank:
+            last = self.history.epochs[-1]
+            stage, epoch = self._locate(last.epoch)
+            figures = f"loss {last.loss:.3f}, validation accuracy {last.accuracy:.1%}"
+            progress(f"{stage.name}, {figures}", epoch, stage.epochs)
+
+    def _locate(self, number: int) -> tuple[Stage, int]:
+        """Return the stage of an epoch of the run, and the number of the epoch in the stage."""
+        for stage in self.stages:
+            if number <= stage.epochs:
+                return stage, number
+            number -= stage.epochs
+        return stage, number + stage.epochs
+
+    def _enter(self, stage: Stage) -> None:
+        self.stage = stage
+        self.average = None if stage.averages is None else AveragedModel(self.module)
+        self.best = {} if stage.averages else self._copy_weights()
+
+    def _fit(self, stage: Stage, epoch: int, number: int) -> float:
         """Return the mean loss of an epoch, without waiting for the device before its end."""
-        per_step = self.config.episodes_per_step
-        count = self.config.steps * per_step
-        start, stop = self.ranks.share(per_step)  # the episodes of each step for this process
-        drawn = self.sampler.draw(count, self.config.episodes_seed(epoch))
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.config.lr_at(epoch)
-        total = torch.zeros((), device=self.device)
-        self.learner.module.train()
-        with seeded_torch(self.config.dropout_seed(epoch, self.ranks.rank), self.device):
-            for first in range(0, count, per_step):
-                total += self._step(self.sampler.gather(drawn.part(first + start, first + stop)))
-        return float(self.ranks.sum(total)) / (self.config.steps * self.ranks.world)
+        # The strong recipe runs in one process, and its seeds do not depend on the rank.
+        rank = () if self.recipe.is_strong else (self.place.rank,)
+        total, count = torch.zeros((), device=self.device), 0
+        self.module.train()
+        with seeded_torch(self.seed(number, 1, *rank), self.device):
+            for batch in stage.batches(epoch, self.seed(number, 0)):
+                total += self._step(stage, (epoch - 1) * stage.steps + count, batch)
+                count += 1
+        return float(self.place.sum(total)) / (count * self.place.world)
 
-    def _step(self, episodes: Episodes) -> Tensor:
-        loss: Tensor = self.loss(
-            episodes.support_x, episodes.support_y, episodes.query_x, episodes.query_y
-        )
+    def _step(self, stage: Stage, step: int, batch: Sequence[Any]) -> Tensor:
+        stage.optimiser.param_groups[0]["lr"] = stage.lr(step)  # that of a scale stays
+        stage.optimiser.zero_grad()
+        loss: Tensor = stage.loss(*batch)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        stage.optimiser.step()
+        if self.average is not None and stage.averages is not None and stage.averages(step):
+            self.average.update_parameters(self.module)
         return loss.detach()
 
+    @torch.no_grad()
     def _accuracy(self) -> float:
-        """Return the accuracy on the queries of the validation tasks.
+        """Return the accuracy on the validation queries, with labels weighted as in the loss."""
+        sampler, tasks = self.validation, self.config["validation_tasks"]
+        strong = self.recipe.is_strong
+        drawn = sampler.draw(tasks, self.seed(0, 0) if strong else self.seed(0))
+        drawn = drawn.part(*self.place.share(tasks))
+        weights = torch.tensor(self.recipe.class_weights or [1.0] * sampler.classes)
+        weights = weights.to(self.device, torch.float64)  # whole numbers are exact
+        correct = torch.zeros((), dtype=torch.float64, device=self.device)
+        batch = _VALIDATION_BATCH if strong else self.recipe.episodes_per_step
+        self.module.eval()
+        for start in range(0, len(drawn.query), batch):
+            *episodes, query_y, classes = sampler.gather(drawn.part(start, start + batch))
+            with mixed_precision(self.device):
+                logits = self.learner.logits(*episodes, classes=classes)
+            correct += (weights[query_y] * (logits.argmax(-1) == query_y)).sum()
+        counts = torch.stack([correct, weights[drawn.query_y].sum()])
+        right, total = self.place.sum(counts).tolist()
+        return float(right / total)
 
-        Labels are weighted as in the loss, so that a learner that never predicts a rare label of
-        large weight is not the best.
-        """
-        config = self.config
-        weights = None if config.class_weights is None else torch.tensor(config.class_weights)
-        drawn = self.validation.draw(config.validation_tasks, config.validation_seed())
-        drawn = drawn.part(*self.ranks.share(config.validation_tasks))
-        self.learner.module.eval()
-        counts = count_correct(
-            self.learner, self.validation, drawn, config.episodes_per_step, weights
-        )
-        correct, total = self.ranks.sum(counts).tolist()
-        return float(correct / total)
+    def _copy_weights(self) -> dict[str, Tensor]:
+        return {name: x.detach().clone() for name, x in self.module.state_dict().items()}
 
-    def _weights(self) -> dict[str, Tensor]:
-        state = self.learner.module.state_dict()
-        return {name: tensor.detach().clone() for name, tensor in state.items()}
+    def _kept(self) -> dict[str, Any]:
+        return self.best if self.average is None else self.average.state_dict()
 
-    def _restore(self, stored: Checkpoint) -> History:
-        self.learner.module.load_state_dict(stored.weights)
-        set_optimiser_state(self.optimiser, stored.optimiser)
-        self.best = dict(stored.best)
-        return History(tuple(Epoch(**epoch) for epoch in stored.history))
+    def _restore(self, stored: checkpoints.Checkpoint) -> None:
+        self.parts.load_state_dict(stored.weights)
+        checkpoints.set_optimiser_state(self.stage.optimiser, stored.optimiser)
+        self.history = History(tuple(Epoch(**epoch) for epoch in stored.history))
+        if self.average is None:
+            self.best = dict(stored.best)
+        else:
+            self.average.load_state_dict(dict(stored.best))
+            if len(stored.history) == self.epochs:  # earlier versions stored other weights
+                self.conclude(self.epochs)
 
 
-def _sampler(pool: Pool, config: TrainingConfig, device: torch.device) -> EpisodeSampler:
-    return EpisodeSampler(
-        pool, device, ways=config.ways, shots=config.shots, queries=config.queries
-    )
-
-
-def _loss(
+def run_stages(
     learner: Trainable,
-    classes: int,
-    config: TrainingConfig,
-    device: torch.device,
-    ranks: Ranks,
-    compile: bool | None,
-) -> Callable[..., Tensor]:
-    """Return the loss of a batch of episodes, compiled and distributed as the device allows."""
-    class_weights = config.class_weights
-    if class_weights is not None and len(class_weights) != classes:
-        raise InvalidInput(
-            f"class_weights must hold {classes} numbers, one for each label, got "
-            f"{len(class_weights)}.",
-            parameter="class_weights",
-        )
-    if config.episodes_per_step % ranks.world:
-        raise InvalidInput(
-            f"episodes_per_step must be a multiple of the {ranks.world} processes that share it, "
-            f"got {config.episodes_per_step}."
-        )
-    weights = None if class_weights is None else torch.tensor(class_weights, device=device)
-    loss: nn.Module = EpisodeLoss(learner, classes, weights)
-    if ranks.world > 1:
-        loss = DistributedDataParallel(loss)
-    if compile or (compile is None and device.type == "cuda" and ranks.world == 1):
+    pools: tuple[Pool, Pool],
+    recipe: EpisodeRecipe | Recipe,
+    sizes: Sequence[int],  # ways, shots, queries, validation tasks
+    schedule: Callable[[Run], Sequence[Stage]],
+    device: str | torch.device | None,
+    checkpoint: PathLike | None,
+    rng: Seed,
+    progress: Progress,
+) -> History:
+    """Train a learner by a schedule of stages, resuming from a checkpoint if there is one."""
+    _check_pools(*pools)
+    config: dict[str, Any] = dict(zip(_POOLS, map(fingerprint, pools), strict=True))
+    given = zip(("ways", "shots", "queries", "validation_tasks"), sizes, strict=True)
+    config |= {name: as_whole_number(name, number) for name, number in given}
+    config["rng"] = _choose_seed(rng, checkpoint)
+    architecture = checkpoints.describe_architecture(learner)
+    with process_group(choose_device(device)) as place, training_context(learner.module, place):
+        config["rng"] = place.broadcast(config["rng"])
+        run, saved = Run(learner, pools, recipe, config, place), time.monotonic()
+        run.stages = schedule(run)
+        folder = None if place.rank else checkpoint  # the first process locks it for all
+        with nullcontext() if folder is None else lock_folder(folder, "metapac train"):
+            run.start(checkpoint, architecture)
+            try:
+                while not run.is_done():
+                    with explain_failures(learner, run.sampler):
+                        run.train_epoch()
+                    if run.is_done() or time.monotonic() - saved >= recipe.save_seconds:
+                        run.save(checkpoint)
+                        saved = time.monotonic()
+                    run.report(progress)
+            finally:  # even after an error, a learner whose best epoch counts has its weights
+                if run.average is None:
+                    run.conclude(run.epochs)
+    return run.history
+
+
+def _batches(run: Run, steps: Callable[[int], int], epoch: int, seed: int) -> Iterator[Any]:
+    """Yield the episodes of each step of an epoch, those for this process."""
+    per_step = run.recipe.episodes_per_step
+    start, stop = run.place.share(per_step)
+    drawn = run.sampler.draw(steps(epoch) * per_step, seed)
+    for first in range(0, len(drawn.query), per_step):
+        yield run.sampler.gather(drawn.part(first + start, first + stop))[:4]
+
+
+def _compile(loss: nn.Module, compile: bool | None, place: Place) -> None:
+    if compile or (compile is None and place.device.type == "cuda" and place.world == 1):
         loss.compile(dynamic=False)
-    return loss
 
 
-@contextmanager
-def training_context(module: nn.Module, device: torch.device, ranks: Ranks) -> Iterator[None]:
-    """Move a module to a device and set it up for training; restore its mode at the end.
+def _schedule_episodes(run: Run, *, epochs: int, compile: bool | None) -> list[Stage]:
+    """Return the schedule of the paper: one stage of episodes, whose best epoch counts."""
+    recipe, world, classes = cast(EpisodeRecipe, run.recipe), run.place.world, run.sampler.classes
+    weights, steps = None, -(-recipe.episodes_per_epoch // recipe.episodes_per_step)
+    if recipe.class_weights is not None:
+        weights = torch.tensor(recipe.class_weights, device=run.device)
+        if weights.shape != (classes,):
+            rule = f"class_weights must hold {classes} numbers, one for each label"
+            raise InvalidInput(f"{rule}, got {weights.numel()}.", parameter="class_weights")
+    if recipe.episodes_per_step % world:
+        rule = f"episodes_per_step must be a multiple of the {world} processes that share it"
+        raise InvalidInput(f"{rule}.", parameter="episodes_per_step")
+    loss: nn.Module = EpisodeLoss(run.learner, classes, weights)
+    loss = DistributedDataParallel(loss) if world > 1 else loss
+    _compile(loss, compile, run.place)
+    trained = [weight for weight in run.module.parameters() if weight.requires_grad]
+    adam = Adam(trained, recipe.lr, fused=run.device.type == "cuda")
 
-    A GPU computes with channels last, TF32 and the fastest convolutions.
-    """
-    mode = module.training
-    module.to(device)
-    if device.type == "cuda":
-        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    try:
-        with synced_batch_norm(module, ranks), cuda_math(device, "high", benchmark=True):
-            yield
-    finally:
-        module.train(mode)
+    def halve(step: int) -> float:
+        return recipe.lr * 0.5 ** (step // steps // recipe.halve_every)
 
-
-@contextmanager
-def explain_failures(learner: Trainable, sampler: EpisodeSampler) -> Iterator[None]:
-    """Raise InvalidInput in place of torch's error if the backbone does not take whole numbers."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:
-        with suppress(RuntimeError):  # a GPU may fail again; the first error says more
-            _check_episode(learner, sampler)
-        raise
+    batches = partial(_batches, run, lambda epoch: steps)
+    return [Stage("training", epochs, steps, batches, loss, adam, halve)]
 
 
-def _check_episode(learner: Trainable, sampler: EpisodeSampler) -> None:
-    """Raise InvalidInput if one episode of whole numbers fails, and one of floats does not."""
-    support_x, support_y, query_x, _, classes = sampler.gather(sampler.draw(1, seed=0))
+def _schedule_strong(run: Run, *, pool: ClassPool, compile: bool | None) -> list[Stage]:
+    """Return the strong schedule: pre-training, then tuning from its averaged weights."""
+    recipe, sphere = cast(Recipe, run.recipe), cast(Sphere, run.module)
+    images = Images(pool, run.sampler, sphere.backbone, recipe)
+    steps, tuning_steps = images.batches, recipe.tuning_steps
+    with seeded_torch(run.seed(0), run.device):
+        loss = ClassLoss(sphere.backbone, images.outputs, run.device)
+    _compile(loss, compile, run.place)
+    run.parts = nn.ModuleDict({"module": sphere, "head": loss.head})
 
-    def call(support_x: Tensor, query_x: Tensor) -> Tensor:
-        return learner.logits(support_x, support_y, query_x, classes=classes)
+    def ends_late_epoch(step: int) -> bool:
+        epoch, rest = divmod(step + 1, steps)
+        late = epoch == recipe.epochs or epoch > recipe.epochs * (1 - recipe.averaged)
+        return rest == 0 and late
 
-    check_example_type(learner.module, call, support_x, query_x)
+    def is_late_step(step: int) -> bool:
+        late = 2 * step >= tuning_steps and step % _AVERAGE_EVERY == 0
+        return late or step + 1 == tuning_steps
 
+    def left(epoch: int) -> int:
+        return min(_TUNING_EPOCH, tuning_steps - (epoch - 1) * _TUNING_EPOCH)
 
-def lock_run(folder: PathLike | None, ranks: Ranks) -> AbstractContextManager[None]:
-    """Keep other runs out of a folder; the first process locks it for all that train together."""
-    if folder is None or not ranks.is_first:
-        return nullcontext()
-    return lock_folder(folder, "metapac train")
-
-
-@contextmanager
-def seeded_torch(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators, which dropout uses, and restore them at the end."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(seed)
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
+    settings: Any = {"momentum": 0.9, "weight_decay": recipe.weight_decay}
+    pretraining = Stage(
+        name="pre-training",
+        epochs=recipe.epochs,
+        steps=steps,
+        batches=lambda epoch, seed: images.epoch(torch.Generator(run.device).manual_seed(seed)),
+        loss=loss,
+        optimiser=SGD(loss.parameters(), recipe.lr, nesterov=True, **settings),
+        lr=lambda step: learning_rate(recipe, step, recipe.epochs * steps),
+        averages=ends_late_epoch,
+        plain=images.plain,
+    )
+    scale: Any = {"params": [sphere.log_temperature], "lr": _SCALE_LR, "weight_decay": 0}
+    groups = [{"params": list(sphere.backbone.parameters())}, scale]
+    tuning = Stage(
+        name="tuning",
+        epochs=-(-tuning_steps // _TUNING_EPOCH),
+        steps=_TUNING_EPOCH,
+        batches=partial(_batches, run, left),
+        loss=EpisodeLoss(run.learner, run.sampler.classes, None),
+        optimiser=SGD(groups, recipe.tuning_lr, **settings),
+        lr=partial(tuning_rate, recipe),
+        lr_name="tuning_lr",
+        averages=is_late_step,
+        plain=images.plain,
+    )
+    return [pretraining, tuning]
 
 
 def train(
@@ -492,32 +718,26 @@ def train(
     device: str | torch.device | None = None,
     checkpoint: PathLike | None = None,
     rng: Seed = 0,
-    on_epoch: Callable[[Epoch], None] | None = None,
+    progress: Progress = ignore_progress,
     compile: bool | None = None,
 ) -> History:
     """Meta-train a learner on episodes, and leave it with the weights of its best epoch.
 
     Parameters
     ----------
-    learner : Trainable
-        Learner to train, such as a `ProtoNet` or a `MAML`.
-    train_pool : ClassPool or GroupPool
-        Pool to train on.
-    validation_pool : ClassPool or GroupPool
-        Pool on which the best epoch is chosen.
+    learner : ProtoNet or MAML
+        Learner to train.
+    train_pool, validation_pool : ClassPool or GroupPool
+        Pool to train on, and pool on which the best epoch is chosen.
     ways : int, default 5
         Number of classes in an episode; ignored for a `GroupPool`.
-    shots : int, default 5
-        Number of support examples, for each class or for the group.
-    queries : int, default 5
-        Number of query examples, for each class or for the group. Queries whose label is absent
-        from the support set do not count in the loss.
+    shots, queries : int, default 5
+        Number of support and of query examples, for each class or for the group. Queries whose
+        label is absent from the support set do not count in the loss.
     epochs : int, default 200
         Number of epochs; a larger value extends a finished run.
-    episodes_per_epoch : int, default 800
-        Number of episodes in an epoch, rounded up to whole steps.
-    episodes_per_step : int, default 8
-        Number of episodes whose mean loss makes an optimiser step.
+    episodes_per_epoch, episodes_per_step : int, optional
+        Number of episodes in an epoch, rounded up to whole steps, and in a step: 800 and 8.
     lr : float, default 0.001
         Initial learning rate of Adam.
     halve_every : int, default 40
@@ -525,8 +745,7 @@ def train(
     class_weights : sequence of float, optional
         Weight of each label, in the loss and in the validation accuracy.
     validation_tasks : int, default 400
-        Number of validation tasks, the same in all epochs. The best epoch has the highest
-        accuracy on them; ties go to the earlier epoch.
+        Number of validation tasks, the same in all epochs. The best epoch has the highest accuracy.
     patience : int, optional
         Stop after this many epochs without improvement.
     device : str or torch.device, optional
@@ -535,8 +754,9 @@ def train(
         Folder of the checkpoint. A run that was killed resumes after its last complete epoch.
     rng : int, numpy.random.Generator or None, default 0
         Seed.
-    on_epoch : callable, optional
-        Called with each finished `Epoch`, in the first process only.
+    progress : callable, optional
+        Called as ``progress(stage, done, total)`` after each epoch, in the first process only.
+        ``stage`` is a text with the loss and the validation accuracy.
     compile : bool, optional
         Whether to compile the loss; by default on a single GPU.
 
@@ -548,22 +768,18 @@ def train(
     Raises
     ------
     InvalidInput
-        If an argument is not valid, if the loss diverges, if the checkpoint is of a run with
-        other arguments, or if another process is training in its folder.
-    BadArtefact
-        If the checkpoint is damaged.
+        If the loss diverges, or if the checkpoint is of a run with other arguments.
 
     Notes
     -----
-    All randomness of an epoch is derived from ``rng`` and the number of the epoch. On a CPU with
-    the same number of threads, a resumed run therefore ends with identical weights.
-
-    Under torchrun, or in an existing process group, the processes share the episodes of a step.
+    On a CPU with the same number of threads, a resumed run ends with identical weights. Under
+    torchrun, or in an existing process group, the processes share the episodes of a step, and
+    batch norms use the statistics of all processes, which needs GPUs.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from metapac.fewshot import MLP, ProtoNet, train, split_classes
+    >>> from metapac.fewshot import MLP, ProtoNet, split_classes, train
     >>> y = np.repeat(np.arange(8), 10)
     >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (80, 2))
     >>> pools = split_classes(x, y, train=4, validation=4, calibration=0, test=0, rng=0)
@@ -573,35 +789,109 @@ def train(
     2
     """
     as_whole_number("epochs", epochs)
-    check_trainable(learner)
-    check_pools(train_pool, validation_pool)
-    config = TrainingConfig(
-        ways=ways,
-        shots=shots,
-        queries=queries,
-        episodes_per_epoch=episodes_per_epoch,
-        episodes_per_step=episodes_per_step,
-        lr=lr,
-        halve_every=halve_every,
-        class_weights=None if class_weights is None else list(class_weights),
-        validation_tasks=validation_tasks,
-        patience=patience,
-        rng=as_integer_seed(rng),
-        train_pool=fingerprint(train_pool),
-        validation_pool=fingerprint(validation_pool),
-    )
-    where = choose_device(device)
-    with process_group(where) as ranks, training_context(learner.module, where, ranks):
-        trainer = Trainer(learner, train_pool, validation_pool, config, where, ranks, compile)
-        with lock_run(checkpoint, ranks):
-            history = trainer.start(checkpoint, epochs, any_rng=rng is None)
-            try:
-                while len(history.epochs) < epochs and not history.has_stalled(patience):
-                    with explain_failures(learner, trainer.sampler):
-                        history = trainer.train_epoch(history)
-                    trainer.save(checkpoint, history)
-                    if on_epoch is not None and ranks.is_first:
-                        on_epoch(history.epochs[-1])
-            finally:  # even after an error, the learner has its best weights so far
-                learner.module.load_state_dict(trainer.best)
-    return history
+    if not (hasattr(learner, "module") and hasattr(learner, "logits")):
+        raise InvalidInput(f"learner must be a ProtoNet or MAML, got {type(learner).__name__}.")
+    settings = episodes_per_epoch, episodes_per_step, lr, halve_every, class_weights, patience
+    sizes = ways, shots, queries, validation_tasks
+    schedule = partial(_schedule_episodes, epochs=epochs, compile=compile)
+    pools, where = (train_pool, validation_pool), (device, checkpoint, rng, progress)
+    return run_stages(learner, pools, EpisodeRecipe(*settings), sizes, schedule, *where)
+
+
+def train_strong(
+    learner: ProtoNet,
+    train_pool: ClassPool,
+    validation_pool: ClassPool,
+    *,
+    recipe: Recipe | None = None,
+    ways: int = 5,
+    shots: int = 5,
+    queries: int = 15,
+    validation_tasks: int = 200,
+    device: str | torch.device | None = None,
+    checkpoint: PathLike | None = None,
+    rng: Seed = 0,
+    progress: Progress = ignore_progress,
+    compile: bool | None = None,
+) -> History:
+    """Pre-train a ProtoNet to classify all training classes, then tune it on episodes.
+
+    Tuning starts from averaged weights and trains the network together with the scale of its
+    vectors; the weights of its last half are averaged. No epoch is selected, so the validation
+    classes only measure progress.
+
+    Parameters
+    ----------
+    learner : ProtoNet
+        Learner to train, on a `Sphere`, whose scale is learned.
+    train_pool, validation_pool : ClassPool
+        Pool to train on, and pool on which each epoch is measured.
+    recipe : Recipe, optional
+        How to train; by default ``recipe_for`` the backbone.
+    ways, shots, queries, validation_tasks : int, optional
+        Number of classes in an episode, of support and of query examples of each class, and of
+        validation tasks: 5, 5, 15 and 200.
+    device, checkpoint, rng, progress, compile : object, optional
+        As in `train`. The checkpoint is written once a minute, and pre-training is compiled.
+
+    Returns
+    -------
+    History
+        All epochs: those of pre-training, then those of tuning, of up to 100 steps each. The
+        accuracy of the last one is that of the averaged weights, which the learner ends with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.fewshot import MLP, ProtoNet, Sphere, recipe_for, split_classes, train_strong
+    >>> y, learner = np.repeat(np.arange(8), 20), ProtoNet(Sphere(MLP(2, rng=0)))
+    >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (160, 2))
+    >>> pools = split_classes(x, y, train=4, validation=4, calibration=0, test=0, rng=0)
+    >>> recipe = recipe_for(learner.module, epochs=2, batch=16, tuning_steps=10)
+    >>> pair = pools.train, pools.validation
+    >>> len(train_strong(learner, *pair, recipe=recipe, ways=2, device="cpu").epochs)
+    3
+    """
+    _check_strong(learner, train_pool)
+    recipe = recipe or recipe_for(cast(Sphere, learner.module).backbone)
+    sizes = ways, shots, queries, validation_tasks
+    schedule = partial(_schedule_strong, pool=train_pool, compile=compile)
+    pools, where = (train_pool, validation_pool), (device, checkpoint, rng, progress)
+    return run_stages(learner, pools, recipe, sizes, schedule, *where)
+
+
+def _choose_seed(rng: Seed, checkpoint: PathLike | None) -> int:
+    """Return a seed as a number; without one, a run resumes with the seed that it had."""
+    if isinstance(rng, int | np.integer):
+        return as_whole_number("rng", rng, minimum=0)
+    if (
+        rng is None
+        and checkpoint is not None
+        and (stored := checkpoints.read_checkpoint(checkpoint))
+    ):
+        return int(stored.config["rng"])
+    return int(np.random.default_rng(rng).integers(10**9))
+
+
+def _check_pools(train_pool: Pool, validation_pool: Pool) -> None:
+    for name, pool in zip(_POOLS, (train_pool, validation_pool), strict=True):
+        if not isinstance(pool, ClassPool | GroupPool):
+            text = f"{name} must be a ClassPool or a GroupPool, got {type(pool).__name__}."
+            raise InvalidInput(text, parameter=name)
+        if getattr(pool.x.dtype, "kind", "f") not in "biuf":
+            raise InvalidInput(f"{name} must hold numbers as x, got {pool.x.dtype}.")
+    if type(train_pool) is not type(validation_pool):
+        raise InvalidInput("train_pool and validation_pool must be of one kind.")
+
+
+def _check_strong(learner: object, pool: object) -> None:
+    if not isinstance(learner, ProtoNet) or not isinstance(learner.module, Sphere):
+        rule = "learner must be a ProtoNet on a Sphere, whose scale the strong recipe learns"
+        raise InvalidInput(f"{rule}, got {type(learner).__name__}.", parameter="learner")
+    if not isinstance(getattr(learner.module.backbone, "features", None), int):
+        raise InvalidInput("learner must have the length of its vectors as backbone.features.")
+    if not isinstance(pool, ClassPool) or pool.transform is not None:
+        rule = "train_pool must be a ClassPool without a transform, whose classes are told apart"
+        raise InvalidInput(f"{rule}, got {pool!r}. Train it with train().")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InvalidInput("recipe='strong' runs in one process. Start it without torchrun.")

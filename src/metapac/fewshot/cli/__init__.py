@@ -1,1 +1,0 @@
-"""Commands of the few-shot wing: data, train, score, study, reproduce, demo."""

@@ -1,0 +1,173 @@
+"""Studies of your own data: vectors, groups, data to train on, and runs; sizes of a draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from metapac import Guarantee
+from metapac._common import ignore_progress
+from metapac.fewshot import PrototypeLearner, class_reuse
+from metapac.fewshot.options import Embeddings, Run, StudyTasks, Training
+from metapac.fewshot.pools import ClassPool, GroupPool
+from metapac.fewshot.study.data_study import DrawSizes, _build_study, _open_source, study_data
+from metapac.fewshot.study.pool_study import PoolStudy
+from metapac.fewshot.training.runs import train_run
+from tests.helpers.refusals import assert_refused
+
+TASKS = StudyTasks(ways=3, shots=3, tasks=6, tests=4)
+LEVELS = Guarantee(epsilon=0.2, alpha=0.3, delta=0.1)
+RNG = np.random.default_rng(0)
+
+
+def vectors(path: Path, **more: Any) -> str:
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(25), 16)
+    x = 2 * rng.normal(size=(25, 5))[y] + rng.normal(size=(400, 5))
+    np.savez(path / "data.npz", **{"x": x.astype(np.float32), "y": y, **more})
+    return str(path / "data.npz")
+
+
+class Opened(NamedTuple):
+    """A source, and the studies that it makes."""
+
+    learner: str
+    can_vary: bool
+    make_study: Callable[[int], PoolStudy]
+
+
+def opened(data: str, folder: Path, tasks: StudyTasks = TASKS, **options: Any) -> Opened:
+    names = [field.name for field in fields(Embeddings) if field.name != "learner"]
+    vectors = Embeddings(**{name: options.pop(name) for name in names if name in options})
+    run = Run(device=options.pop("device", None))
+    training = Training(**options)
+    source = _open_source(data, folder, tasks, training, vectors, run, ignore_progress)
+
+    def make_study(seed: int) -> PoolStudy:
+        return _build_study(*source.open(seed), tasks, 0.1)
+
+    return Opened(source.learner, source.can_vary, make_study)
+
+
+def test_each_seed_divides_vectors_anew(tmp_path: Path) -> None:
+    data = vectors(tmp_path)
+    for learner in (None, "prototypes", "ridge", "logistic"):
+        source = opened(data, tmp_path, learner=learner)
+        assert source.learner.startswith(f"{learner or 'prototypes'} (")
+        assert source.can_vary
+        one, two = source.make_study(0), source.make_study(1)
+        assert len(one.calibration.names) == len(one.test.names) == 10
+        assert not {*one.calibration.names} & {*one.test.names}
+        assert one.test.names != two.test.names
+        assert len(one.sample(RNG)[0]) == 6
+
+
+def test_groups_are_used_once_in_a_draw(tmp_path: Path) -> None:
+    names = np.repeat([f"site {i}" for i in range(20)], 20)
+    data = vectors(tmp_path, y=np.array(["no", "yes"] * 200), groups=names)
+    study = opened(data, tmp_path, StudyTasks(shots=4)).make_study(0)
+    tasks, tests = study.sample(RNG)
+    drawn = [task.name for task in (*tasks, *tests)]
+    assert (len(tasks), len(tests), len({*drawn})) == (8, 8, 16)
+    assert (study.distinct, study.calibration.classes) == (True, 2)
+
+
+def test_a_learner_is_trained_for_each_seed_and_resumes(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"learner": "protonet", "epochs": 1, "episodes": 8, "device": "cpu"}
+    keep = np.r_[0, 16:400]  # class 0 has one example, and is left out
+    with np.load(vectors(tmp_path)) as stored:
+        x, y = stored["x"][keep], stored["y"][keep]
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    source = opened(str(tmp_path / "data.npz"), tmp_path / "study", **options)
+    assert (source.learner, source.can_vary) == ("protonet", True)
+    studies = [source.make_study(seed) for seed in (0, 1, 0)]
+    weights = [study.describe()["learner"]["weights"] for study in studies]
+    assert weights[0] == weights[2] != weights[1]
+    assert (tmp_path / "study" / "seed-1" / "training").is_dir()
+    assert 0 not in {*studies[0].calibration.names, *studies[0].test.names}
+    assert studies[0].notes[-1].startswith("left out 1 class with fewer than 8 examples")
+
+
+def test_a_run_is_judged_as_it_is(tmp_path: Path) -> None:
+    data, run = vectors(tmp_path), tmp_path / "run"
+    train_run(data, run, Training(epochs=1, episodes=8, tasks=8), ways=3, device="cpu")
+    source = opened(str(run), tmp_path / "study")
+    assert (source.learner, source.can_vary) == ("ProtoNet", False)
+    assert len(source.make_study(0).sample(RNG)[1]) == 4
+    options: dict[str, Any] = {"guarantee": LEVELS, "tasks": TASKS}
+    assert_refused("seeds", study_data, str(run), tmp_path / "study", seeds=2, **options)
+    assert_refused("backbone", opened, str(run), tmp_path / "study", backbone="mlp")
+
+
+def test_what_cannot_be_studied_is_refused(tmp_path: Path) -> None:
+    assert_refused("learner protonet", opened, "glyphs", tmp_path, learner="ridge")
+    assert_refused("labels", opened, "glyphs", tmp_path, labels="y.npy")
+    assert_refused("penalty", opened, "glyphs", tmp_path, penalty=2.0)
+    data = vectors(tmp_path, y=np.arange(400) % 2)
+    assert_refused("2 classes", opened(data, tmp_path).make_study, 0)
+    free = Guarantee(epsilon=0.2, alpha=0.3, delta=None)
+    assert_refused("delta", study_data, data, tmp_path / "study", guarantee=free)
+
+
+def test_the_note_counts_shared_classes_as_a_draw_has_them_on_average(tmp_path: Path) -> None:
+    many, few = (
+        opened(vectors(tmp_path), tmp_path, StudyTasks(ways=3, shots=3, tasks=n)).make_study(0)
+        for n in (500, 3)
+    )
+    reuse = class_reuse(many.sample(RNG)[0])
+    assert reuse.per_class == 150
+    assert reuse.shared == pytest.approx(0.9, abs=0.05)  # 3 * 3 / 10
+    words = (
+        "500 tasks from 10 classes: a class is in 150 tasks on average, and two tasks share 0.9 "
+    )
+    assert words in many.notes[0]
+    assert few.notes == ()  # 9 of 10 classes, if they are distinct
+
+
+def test_sizes_of_a_draw_are_as_said() -> None:
+    pools = [ClassPool(RNG.random((80, 3)), np.repeat(np.arange(i, i + 8), 10)) for i in (0, 8)]
+    members = np.repeat(np.arange(8), [10, 12, 14, 20, 10, 12, 14, 20])
+    sites = GroupPool(RNG.random((112, 3)), np.arange(112) % 2, members)
+    for queries in (None, 4):
+        shape: dict[str, Any] = {"shots": 2, "queries": queries, "tasks": 6, "tests": 2}
+        study = PoolStudy(PrototypeLearner(), *pools, **shape, ways=3)
+        said, draw = DrawSizes.measure(study, StudyTasks(**shape, ways=3)), study.draw(RNG)
+        sizes = np.bincount(draw.tasks).tolist()
+        assert sizes == [3 * (queries or 8)] * 6
+        labelled = len(draw.tests[0].labelled_scores)
+        assert said == DrawSizes(6, 2, (sizes[0], sizes[0]), labelled, 3)
+        study = PoolStudy(PrototypeLearner(), sites, sites, **shape, distinct=True)
+        said, draw = DrawSizes.measure(study, StudyTasks(**shape)), study.draw(RNG)
+        sizes, labelled = np.bincount(draw.tasks).tolist(), len(draw.tests[0].labelled_scores)
+        assert said == DrawSizes(6, 2, (queries or 8, queries or 18), labelled, 2)
+        assert said.examples[0] <= min(sizes) <= max(sizes) <= said.examples[1]
+
+
+def test_sizes_hold_for_all_seeds_and_are_said_in_words() -> None:
+    sizes = DrawSizes(calibration_tasks=6, new_tasks=1, examples=(9, 12), labelled=1, labels=2)
+    other = replace(sizes, examples=(7, 8), labels=3)
+    assert DrawSizes.join([sizes, other]) == replace(sizes, examples=(7, 12), labels=3)
+    assert str(sizes) == (
+        "A draw has 6 calibration tasks of 9 to 12 examples, and 1 new task, with 1 labelled "
+        "example each for PS-Test. A set can have up to 2 labels."
+    )
+    none = replace(sizes, examples=(12, 12), labelled=0)
+    assert " of 12 examples, and 1 new task. A set" in str(none)
+
+
+def test_the_files_of_a_study_carry_the_table_its_notes_and_the_figure(tmp_path: Path) -> None:
+    tasks = replace(TASKS, labelled=0, tasks=40)
+    options: dict[str, Any] = {"guarantee": LEVELS, "seeds": 1, "draws": 2, "tasks": tasks}
+    result = study_data(vectors(tmp_path), tmp_path / "study", **options)
+    names = ["summary.md", "summary.csv", "summary.tex", "error-and-size.png"]
+    assert [Path(path).name for path in result.files] == names
+    markdown, _, latex, picture = (Path(path).read_bytes() for path in result.files)
+    for text in (markdown, latex):
+        assert b"PS-Test is left out: labelled=0." in text
+        assert str(result.sizes).encode() in text
+    assert picture.startswith(b"\x89PNG")
+    assert result.to_dict()["labelled"] == 0
