@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import time
@@ -260,6 +261,9 @@ def process_group(device: torch.device) -> Iterator[Place]:
             dist.barrier()  # wait for all ranks before teardown
     finally:
         if created:
+            # A DDP module is a reference cycle that keeps gloo's threads alive. One of them that
+            # asks for the GIL while the interpreter shuts down would abort the process.
+            gc.collect()
             dist.destroy_process_group()
 
 
@@ -606,7 +610,9 @@ def run_stages(
             finally:  # even after an error, a learner whose best epoch counts has its weights
                 if run.average is None:
                     run.conclude(run.epochs)
-    return run.history
+        history = run.history
+        del run  # and with it what keeps the process group alive
+    return history
 
 
 def _batches(run: Run, steps: Callable[[int], int], epoch: int, seed: int) -> Iterator[Any]:
