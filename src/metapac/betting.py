@@ -1,7 +1,8 @@
-"""The bet against a guarantee: an alarm with a bounded chance of being false."""
+"""The bet against a guarantee: an alarm and an amber light, both seldom false."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from typing import Any, NamedTuple
@@ -33,6 +34,8 @@ class Step(NamedTuple):
     lower, upper : float
         Bounds of the share of tasks whose miss rate exceeds epsilon. With a guarantee per class,
         of the class with the largest share.
+    recent : float
+        Evidence of a recent change (Shiryaev-Roberts statistic), from 0; amber at ``run_length``.
     """
 
     task: str | int
@@ -43,6 +46,7 @@ class Step(NamedTuple):
     wealth: float
     lower: float
     upper: float
+    recent: float
 
 
 class Added(NamedTuple):
@@ -79,11 +83,16 @@ class Power(NamedTuple):
     examples : int or None
         If twice epsilon is not enough, the number of examples in each task with which it would be;
         None if it is enough, or if a million examples are not.
+    tasks, amber_tasks : int or None
+        If from now on every task missed twice epsilon, after about how many more there would be an
+        alarm, and an amber light; None if 1,000 are not enough.
     """
 
     miss_rate: float
     reach: float | None
     examples: int | None
+    tasks: int | None
+    amber_tasks: int | None
 
     @property
     def can_tell(self) -> bool:
@@ -95,6 +104,8 @@ class Power(NamedTuple):
 FRACTIONS = (0.01, 0.1, 0.35, 0.75)
 # Fractions of its capital that a bettor stakes on each task.
 STAKES = (0.1, 0.3, 0.9)
+# Average run length to a false amber light, in tasks.
+RUN_LENGTH = 200
 # An alarm that takes more tasks than this comes too late.
 HORIZON = 1000
 _MOST_EXAMPLES = 10**6  # nobody labels more in a task
@@ -107,19 +118,20 @@ _RICH = 1e250
 class Bets:
     """Bets that more than a share of tasks is bad, against many shares at once.
 
-    There is a bettor for each level, stake and starting time. Together they start with a capital of
-    1. As long as each new task is bad with probability at most the share, no bet is favourable to
+    There is a bettor for each level (also those in ``more``), stake and starting time. Together
+    they start with a capital of 1. As long as each new task is bad with probability at most the share, no bet is favourable to
     them.
     """
 
-    def __init__(self, share: float, against: ArrayLike) -> None:
-        self.levels = tuple(share * fraction for fraction in FRACTIONS)
+    def __init__(self, share: float, against: ArrayLike, *more: float) -> None:
+        self.levels = (*(share * fraction for fraction in FRACTIONS), *more)
         shares = np.asarray(against, dtype=np.float64)[:, None, None]
         chance = shares + (1 - shares) * np.array(self.levels)[:, None]  # (shares, levels, 1)
         stakes = np.array(STAKES)
         self._won = 1 + stakes * (1 - chance) / chance  # (shares, levels, stakes)
         self._lost = np.broadcast_to(1 - stakes, self._won.shape)
         self._capital = np.zeros(self._won.shape)
+        self._recent = np.zeros(self._won.shape)
         self._tasks = 0
 
     @property
@@ -128,31 +140,58 @@ class Bets:
         waiting = 1 / (self._tasks + 1)
         return np.asarray(self._capital.sum(axis=(1, 2)) + waiting)
 
+    @property
+    def recent(self) -> NDArray[np.float64]:
+        """Shiryaev-Roberts statistic: R_n = (R_(n-1) + 1) B_n, mean over bettors."""
+        return np.asarray(self._recent.mean(axis=(1, 2)))
+
+    def restart(self, where: ArrayLike = True) -> None:
+        """Start the statistic again, as after an amber light; the wealth goes on."""
+        self._recent = np.where(np.reshape(where, (-1, 1, 1)), 0.0, self._recent)
+
     def settle(self, shown: ArrayLike) -> None:
         """Settle the bets on the next task."""
+        self.multiply(np.where(np.asarray(shown)[..., None], self._won, self._lost))
+
+    def multiply(self, factor: NDArray[np.float64]) -> None:
+        """Multiply what each bettor has bet on the next task by its factor B_n."""
         self._tasks += 1
         # A share 1 / (t (t + 1)) of the initial capital starts with task t.
         starting = 1 / (self._tasks * (self._tasks + 1) * self._won[0].size)
-        factor = np.where(np.asarray(shown)[..., None], self._won, self._lost)
         self._capital = np.minimum((self._capital + starting) * factor, _RICH)
+        self._recent = np.minimum((self._recent + 1) * factor, _RICH)
 
 
 class Watch:
     """One guarantee, task by task: wealth of the bets against it, and confidence bounds."""
 
-    def __init__(self, epsilon: float, alpha: float, false_alarm: float) -> None:
+    def __init__(
+        self, epsilon: float, alpha: float, false_alarm: float, run_length: float = RUN_LENGTH
+    ) -> None:
         self._epsilon = epsilon
-        self._limit = 1 / false_alarm
+        self._limit, self._run_length = 1 / false_alarm, run_length
         self._shares = np.union1d(np.arange(1, 100) / 100, [alpha])
         self._place = int(np.searchsorted(self._shares, alpha))
         # "More tasks are above epsilon than a share", and "fewer are": the rest are within.
         self._above = Bets(alpha, self._shares)
         self._within = Bets(1 - alpha, 1 - self._shares)
+        # For the amber light also at a coarse level: tasks that are slightly bad are seen sooner.
+        self._amber = Bets(alpha, [alpha], min(2 * alpha, 0.5))
         self.wealth, self.lower, self.upper = 1.0, 0.0, 1.0
+
+    @property
+    def recent(self) -> float:
+        """Evidence of a recent change, since the last amber light."""
+        return float(self._amber.recent[0])
+
+    def restart(self) -> None:
+        """Start again after an amber light."""
+        self._amber.restart()
 
     def add(self, *, examples: int, missed: int) -> None:
         """Take the next task into account."""
         self._above.settle(exceeds(examples, missed, self._epsilon, self._above.levels))
+        self._amber.settle(exceeds(examples, missed, self._epsilon, self._amber.levels))
         self._within.settle(is_within(examples, missed, self._epsilon, self._within.levels))
         wealth = self._above.wealth
         self.wealth = float(wealth[self._place])
@@ -168,18 +207,25 @@ class Watch:
         sizes, counts = np.unique(np.asarray(examples, dtype=np.int64), return_counts=True)
         allowed = self._allowed_hits(sizes)
 
-        def alarms(rate: float) -> bool:  # more misses only make an alarm likelier
-            shown = np.average(_chances(sizes, allowed, rate), axis=1, weights=counts)
-            return bool(self._alarms(shown[:, None])[0])
+        def shown(rate: float) -> NDArray[np.float64]:
+            return np.average(_chances(sizes, allowed, rate), axis=1, weights=counts)[:, None]
 
+        def alarms(rate: float) -> bool:  # more misses only make an alarm likelier
+            return bool(self._alarms(shown(rate))[0])
+
+        new = shown(rate)
+        tasks = (
+            _count_tasks(self._above, self._place, new, "wealth", self._limit),
+            _count_tasks(self._amber, 0, new, "recent", self._run_length),
+        )
         found = min_value(alarms, tolerance=1e-3)
         reach = None if found is None else round_up(found, 2)
         if reach is not None and alarms(rate):
-            return Power(rate, min(reach, rate), None)
+            return Power(rate, min(reach, rate), None, *tasks)
         least = self._min_examples(rate, 1)
         if least is not None and least <= sizes[0]:  # each size is enough, but not this mix
             least = self._min_examples(rate, int(sizes[-1]) + 1)
-        return Power(rate, reach, least)
+        return Power(rate, reach, least, *tasks)
 
     def _min_examples(self, rate: float, least: int) -> int | None:
         """Return the size from which all sizes up to 4 times raise an alarm, at least ``least``."""
@@ -200,17 +246,35 @@ class Watch:
     def _allowed_hits(self, sizes: Counts) -> Counts:
         """Return how many hits still show a task to be above epsilon, (levels, sizes)."""
         rate = complement(self._epsilon)
-        return np.stack([allowed_errors_in_task(sizes, rate, t) for t in self._above.levels])
+        return np.stack([allowed_errors_in_task(sizes, rate, t) for t in self._amber.levels])
 
     def _alarms(self, shown: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return whether the best bettor that starts at once reaches the limit by the horizon.
 
         Tasks are shown to be bad with probabilities (levels, cases); the answers are (cases,).
         """
-        won, lost = np.log([self._above._won[self._place], self._above._lost[self._place]])
-        chances = shown[:, None]  # (levels, 1, cases)
-        growth = chances * won[..., None] + (1 - chances) * lost[..., None]  # per task, of the log
-        return np.asarray(HORIZON * growth.max(axis=(0, 1)) >= math.log(2 * won.size * self._limit))
+        growth = _growth(self._above, self._place, shown)
+        bettors = growth[..., 0].size
+        return np.asarray(HORIZON * growth.max(axis=(0, 1)) >= math.log(2 * bettors * self._limit))
+
+
+def _growth(bets: Bets, place: int, shown: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how much the log of each capital grows with a task, (levels, stakes, cases)."""
+    won, lost = np.log([bets._won[place], bets._lost[place]])
+    chances = shown[: len(bets.levels), None]  # (levels, 1, cases)
+    return np.asarray(chances * won[..., None] + (1 - chances) * lost[..., None])
+
+
+def _count_tasks(
+    bets: Bets, place: int, shown: NDArray[np.float64], name: str, limit: float
+) -> int | None:
+    """Return after how many tasks a limit is reached if capitals grow by their geometric mean."""
+    bets, factor = copy.copy(bets), np.exp(_growth(bets, place, shown)[..., 0])
+    for task in range(1, HORIZON + 1):
+        bets.multiply(factor)
+        if reaches(getattr(bets, name)[place], limit):
+            return task
+    return None
 
 
 def _chances(sizes: Counts, allowed: Counts, rate: float) -> NDArray[np.float64]:

@@ -150,6 +150,10 @@ class Drift:
         str
             Some sentences.
         """
+        return f"{self.summary()} To know, label {self._words.examples} and pass --state."
+
+    def summary(self) -> str:
+        """Return what was found, in words, for those who have labels too."""
         words, number = self._words, len(self.unusual)
         verdict = "Chance explains that."
         if len(self.shifts) == 1:
@@ -161,8 +165,7 @@ class Drift:
             f"{'has' if number == 1 else 'have'} unusual scores, where {self.expected:.2g} would "
             f"be expected; a new {words.example} has a higher score than one of calibration in "
             f"{self.higher:.0%} of pairs. {verdict} This is a heuristic: scores may change while "
-            f"the sets stay good, and the reverse. To know, label {words.examples} and pass "
-            "--state."
+            "the sets stay good, and the reverse."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict, get_type_hints
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 from metapac import artefact
 from metapac._common import PathLike, as_probability, as_whole_number, check_bool, listed
 from metapac._text import format_table, visible
-from metapac.betting import HORIZON, Added, Power, Step, Watch, exceeds, reaches
+from metapac.betting import HORIZON, RUN_LENGTH, Added, Power, Step, Watch, exceeds, reaches
 from metapac.context import Context
 from metapac.data_checks import Finding, judge_task_names, report
 from metapac.errors import BadArtefact, InvalidInput, keyword
@@ -32,7 +33,12 @@ from metapac.words import Words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from metapac.drift import Drift
+
 _PATIENCE = 60.0  # seconds to wait for other processes that update the same file
+
+# False-alarm probabilities of the monitors that have counted tasks: by predictor, by checksum.
+_begun: WeakKeyDictionary[ThresholdSets, dict[str, list[float]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +63,12 @@ class Terms:
         What a task and an example are called.
     again : bool or None
         Whether tasks of earlier batches count again; None until the first such task has come.
+    run_length : int
+        Expected number of tasks until a false amber light, at least.
+    restarts : int
+        Number of monitors that were begun for this predictor before, in the same process.
+    spent : float
+        Sum of their false-alarm probabilities.
     """
 
     promise: artefact.Name
@@ -70,9 +82,18 @@ class Terms:
     unit: artefact.Name = "task"
     example: artefact.Name = "example"
     again: bool | None = None
+    run_length: artefact.Count = RUN_LENGTH
+    restarts: artefact.Count = 0
+    spent: float = 0.0
 
     @classmethod
-    def from_promise(cls, promise: Calibrated, false_alarm: float, min_examples: int) -> Terms:
+    def from_promise(
+        cls,
+        promise: Calibrated,
+        false_alarm: float,
+        min_examples: int,
+        run_length: int = RUN_LENGTH,
+    ) -> Terms:
         """Return the terms of a calibrated predictor.
 
         Parameters
@@ -83,6 +104,8 @@ class Terms:
             False-alarm probability.
         min_examples : int
             Size below which a task is left out, if the guarantee leaves out no more.
+        run_length : int
+            Average run length to a false amber light.
 
         Returns
         -------
@@ -96,6 +119,7 @@ class Terms:
                 parameter="promise",
             )
         promise.check_calibrated()
+        _check_fair(promise.guarantee_)
         least = as_whole_number("min_examples", min_examples, minimum=0)
         stated = ("epsilon", "alpha", "delta")
         return cls(
@@ -106,6 +130,7 @@ class Terms:
             min_examples=max(least, promise.min_examples),
             false_alarm=as_probability("false_alarm", false_alarm),
             **{name: getattr(promise.context_, name) for name in ("unit", "example")},
+            run_length=as_whole_number("run_length", run_length),
         )
 
     @property
@@ -118,6 +143,11 @@ class Terms:
     def words(self) -> Words:
         """What a task and an example are called."""
         return Words.from_context(Context(unit=self.unit, example=self.example))
+
+    @property
+    def any_false_alarm(self) -> float:
+        """Probability that this monitor or one begun before it ever raises a false alarm."""
+        return min(1.0, round(self.spent + self.false_alarm, 12))
 
     @property
     def limit(self) -> float:
@@ -158,7 +188,28 @@ class Terms:
         levels: Any = {name: body[name] for name in ("alpha", "delta", "min_examples")}
         Guarantee(epsilon=epsilon, split="even", per_class=classes is not None, **levels)
         as_probability("false_alarm", terms.false_alarm)
+        as_whole_number("run_length", terms.run_length)
         return terms
+
+
+def _check_fair(guarantee: Guarantee) -> None:
+    """Raise InvalidInput if a bet against the guarantee would not be fair."""
+    if guarantee.delta is None:
+        raise InvalidInput(
+            "promise must hold with a confidence to be monitored, got delta=None: a guarantee in "
+            "expectation is an average over calibrations, so one calibration may be bad without "
+            "breaking it, and the false-alarm bounds do not apply. Calibrate with delta, such as "
+            "delta=0.1, or judge new tasks once with evaluate.",
+            parameter="promise",
+        )
+    new_tasks = getattr(guarantee, "new_tasks", None)
+    if new_tasks is not None:
+        raise InvalidInput(
+            f"promise must be about new draws of tasks to be monitored, got new_tasks={new_tasks}: "
+            "on a finite list, the tasks that are left are the worse the better the others were, "
+            "so no bet on them is fair. Judge the list with evaluate once all of it is labelled.",
+            parameter="promise",
+        )
 
 
 def _checksum(promise: MetaPS) -> str:
@@ -182,6 +233,8 @@ class Counted(TypedDict):
 
 # The terms in a state file have the types of the class, except for what JSON writes differently.
 _AS_JSON = {"epsilon": Any, "classes": list[Any] | None, "again": NotRequired[bool | None]}
+_AS_JSON |= {"run_length": NotRequired[artefact.Count], "restarts": NotRequired[artefact.Count]}
+_AS_JSON |= {"spent": NotRequired[float]}  # files of 0.2.0 have none of these
 _make_shape: Any = TypedDict  # whose keys need not be literals
 _Terms = _make_shape("_Terms", get_type_hints(Terms, include_extras=True) | _AS_JSON)
 
@@ -320,7 +373,9 @@ class Monitor:
     """A test of a guarantee that may be looked at after every new labelled task.
 
     If the guarantee is true, the probability of ever raising an alarm is at most ``false_alarm``,
-    however long the monitor runs and however often you look.
+    however long the monitor runs and however often you look. Beside it, an amber light comes on
+    soon after a change, and if the guarantee is true at most once in ``run_length`` tasks on
+    average.
 
     Parameters
     ----------
@@ -332,6 +387,9 @@ class Monitor:
     min_examples : int, default 0
         Leave out further tasks with fewer examples (with a guarantee per class, of the class). The
         monitor is then about tasks with at least this many.
+    run_length : int, default 200
+        Average run length to a false amber light: if the guarantee is true, the expected number of
+        tasks until one is at least this.
 
     Attributes
     ----------
@@ -342,6 +400,12 @@ class Monitor:
     terms : Terms
         The levels of the guarantee, and the false-alarm probability.
 
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of range, or if bets against the guarantee would not be fair: with
+        ``delta=None`` or ``new_tasks``.
+
     Notes
     -----
     Each new task is assumed to be violated with probability at most alpha, given all earlier ones;
@@ -349,6 +413,8 @@ class Monitor:
     assumed to be independent draws from it: nobody may label "until five are missed", or leave out
     examples because of their labels. The guarantee itself fails with probability at most delta, so
     under the assumptions of calibration an alarm has probability at most delta + ``false_alarm``.
+    A new monitor for each batch is a new bet: false-alarm probabilities add up over restarts, and
+    ``sentence`` says to what.
     docs/monitor.md has the theorem and its proof.
 
     Examples
@@ -365,9 +431,14 @@ class Monitor:
     """
 
     def __init__(
-        self, promise: ThresholdSets, *, false_alarm: float = 0.01, min_examples: int = 0
+        self,
+        promise: ThresholdSets,
+        *,
+        false_alarm: float = 0.01,
+        min_examples: int = 0,
+        run_length: int = RUN_LENGTH,
     ) -> None:
-        self._start(Terms.from_promise(promise, false_alarm, min_examples), promise)
+        self._start(Terms.from_promise(promise, false_alarm, min_examples, run_length), promise)
 
     def _start(self, terms: Terms, promise: ThresholdSets | None) -> None:
         self.terms, self._promise = terms, promise
@@ -375,13 +446,19 @@ class Monitor:
         names = () if terms.classes is None else terms.classes
         self.by_class: dict[Any, list[Step]] | None = {n: [] for n in names} or None
         share = equal_share(terms.false_alarm, len(terms.rates))
-        self._watches = [Watch(rate, terms.alpha, share) for rate in terms.rates]
+        length = terms.run_length * len(terms.rates)  # the light is that of the mean over classes
+        self._watches = [Watch(rate, terms.alpha, share, length) for rate in terms.rates]
         self._counted: list[Counted] = []
 
     @property
     def wealth(self) -> float:
         """Wealth of the bets against the guarantee; per class, the mean over classes."""
         return float(np.mean([watch.wealth for watch in self._watches]))
+
+    @property
+    def recent(self) -> float:
+        """Evidence of a recent change, after the last task; amber at ``terms.run_length``."""
+        return self.course[-1].recent if self.course else 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -397,6 +474,17 @@ class Monitor:
     def alarm(self) -> Step | None:
         """The task that raised the alarm; None if there was none."""
         return next((s for s in self.course if reaches(s.wealth, self.terms.limit)), None)
+
+    @property
+    def ambers(self) -> list[Step]:
+        """The tasks at which the amber light came on; it started again after each."""
+        return [s for s in self.course if reaches(s.recent, self.terms.run_length)]
+
+    @property
+    def amber(self) -> Step | None:
+        """The last task of the latest batch at which the amber light came on; None without one."""
+        last = next(reversed(self.ambers), None)
+        return last if last is not None and last.batch == self.course[-1].batch else None
 
     @property
     def status(self) -> str:
@@ -443,7 +531,7 @@ class Monitor:
             Some sentences.
         """
         status, *lines = _summarise(self)
-        return " ".join([f"{status.capitalize()}.", *lines])
+        return " ".join([f"{status}.", *lines])
 
     def __str__(self) -> str:
         """Return status, evidence, tasks, bounds and what they mean, and tables."""
@@ -473,6 +561,9 @@ class Monitor:
             "alarm": None if self.alarm is None else self.alarm._asdict(),
             "wealth": self.wealth,
             "limit": terms.limit,
+            "recent": self.recent,
+            "amber": None if self.amber is None else self.amber._asdict(),
+            "ambers": len(self.ambers),
             "lower": lower,
             "upper": upper,
             "tasks": len(self.course),
@@ -578,8 +669,16 @@ class Monitor:
         new, known, dependent = select_new(tasks, self._counted, terms.words.units, again=again)
         self._check_names(new, evaluation, allow)
         self.terms = terms
+        if new and not self._counted and self._promise is not None:
+            self._begin(self._promise)
         steps = [self._count(entry) for entry in new]
         return Added(steps, known, (*evaluation.overlap, *dependent), evaluation.left_out)
+
+    def _begin(self, promise: ThresholdSets) -> None:
+        """Take into account the monitors of this guarantee that were begun before."""
+        spent = _begun.setdefault(promise, {}).setdefault(self.terms.checksum, [])
+        self.terms = replace(self.terms, restarts=len(spent), spent=math.fsum(spent))
+        spent.append(self.terms.false_alarm)
 
     def _check_names(
         self, new: Sequence[Counted], evaluation: Evaluation, allow: Iterable[str]
@@ -608,10 +707,14 @@ class Monitor:
             watch.add(examples=n, missed=k)
             violated = bool(exceeds(n, k, rate, (SHOWN_LEVEL,))[0])
             any_violated |= violated
-            bounds = watch.wealth, watch.lower, watch.upper
-            course.append(Step(name, batch, n, k, violated, *bounds))
+            known = watch.wealth, watch.lower, watch.upper, watch.recent
+            course.append(Step(name, batch, n, k, violated, *known))
         total = sum(counts[0]), sum(counts[1]), any_violated
-        self.course.append(Step(name, batch, *total, self.wealth, *self.interval))
+        recent = float(np.mean([watch.recent for watch in self._watches]))
+        self.course.append(Step(name, batch, *total, self.wealth, *self.interval, recent))
+        if reaches(recent, self.terms.run_length):
+            for watch in self._watches:
+                watch.restart()
         return self.course[-1]
 
     def save(self, path: PathLike) -> None:
@@ -704,6 +807,7 @@ def open_monitor(
     *,
     false_alarm: float | None = None,
     min_examples: int | None = None,
+    run_length: int | None = None,
 ) -> Iterator[Monitor]:
     """Open the monitor in a state file, or start a new one, and save it at the end.
 
@@ -715,7 +819,7 @@ def open_monitor(
         State file.
     promise : MetaPS
         The calibrated predictor.
-    false_alarm, min_examples : float and int, optional
+    false_alarm, min_examples, run_length : float and int, optional
         As in `Monitor`, with its defaults; those of an existing file cannot be changed.
 
     Yields
@@ -744,6 +848,7 @@ def open_monitor(
     """
     with artefact.lock_file(path, "metapac monitor", wait=_PATIENCE):
         settings = {"false_alarm": false_alarm, "min_examples": min_examples}
+        settings["run_length"] = run_length
         given: Any = {name: value for name, value in settings.items() if value is not None}
         monitor = Monitor(promise, **given)
         if Path(path).exists():
@@ -771,13 +876,14 @@ def _check_same_promise(path: PathLike, stored: Terms, promise: ThresholdSets) -
         raise BadArtefact(f"{path} states other levels than the promise. {FORMAT.remedy}")
 
 
-_STATED = ("epsilon", "alpha", "delta", "false_alarm", "min_examples")
+_STATED = ("epsilon", "alpha", "delta", "false_alarm", "min_examples", "run_length", "restarts")
 _SHOWN = 10  # classes or batches in a table, tasks in a line
 
 
-def describe(monitor: Monitor, added: Added | None = None) -> str:
+def describe(monitor: Monitor, added: Added | None = None, drift: Drift | None = None) -> str:
     """Return where a monitor stands, what was added, and tables, as text."""
-    words, blocks = monitor.terms.words, ["\n".join(_summarise(monitor))]
+    words, (status, *lines) = monitor.terms.words, _summarise(monitor, drift)
+    blocks = ["\n".join([status.upper(), *lines])]
     if details := [*_describe_added(monitor, added, words)]:
         blocks.append("\n".join(details))
     if monitor.by_class is not None:
@@ -787,34 +893,71 @@ def describe(monitor: Monitor, added: Added | None = None) -> str:
     return "\n\n".join(blocks)
 
 
-def _summarise(monitor: Monitor) -> list[str]:
-    """Return status, evidence, tasks and bounds, and what they mean, each as a line."""
+def _summarise(monitor: Monitor, drift: Drift | None = None) -> list[str]:
+    """Return status, the lights, tasks and bounds, and what they mean, each as a line."""
     terms, words, alarm, power = monitor.terms, monitor.terms.words, monitor.alarm, monitor.power()
-    status, meaning = "NO ALARM YET", ""
+    status, meaning = "No alarm yet", ""
     evidence, chance = format_wealth(monitor.wealth), percent(terms.false_alarm)
     if alarm is not None:
-        batch = "" if alarm.batch is None else f", batch {visible(alarm.batch)}"
-        count = words.count_units(monitor.course.index(alarm) + 1)
-        place = f"after {count} (at {visible(str(alarm.task))}{batch})"
-        evidence = f"{format_wealth(alarm.wealth)} {place}"
-        status, meaning = "ALARM", _explain_alarm(monitor, words)
+        evidence = f"{format_wealth(alarm.wealth)} {_describe_place(monitor, alarm)}"
+        status, meaning = "Alarm", _explain_alarm(monitor, words)
+    elif monitor.amber is not None:
+        status, meaning = "Amber", _explain_amber(monitor, words)
     elif monitor.status == HOLDS:
         rate = "its limit, for each class" if terms.classes else _limit(monitor)
         claim = f"Less than {percent(terms.alpha)} of new {words.units} have a miss rate above"
         meaning = f"{claim} {rate}; if not, this is ever said with probability at most {chance}."
-        status = "HOLDS"
+        status = "Holds"
     elif power is not None:
-        status = status if power.can_tell else "CANNOT TELL YET"
+        if not power.can_tell:
+            status = f"{words.units[:1].upper()}{words.units[1:]} this small cannot tell"
         meaning = _explain_silence(power, words, " of a class" if terms.classes else "")
     lines = [
         status,
         f"Evidence against the guarantee: {evidence}; alarm at {format_wealth(terms.limit)}, which "
         f"is ever reached with probability at most {chance} if the guarantee is true.",
+        _describe_recent(monitor, words),
+        "" if drift is None else drift.summary(),
+        _describe_restarts(terms),
         f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
         _describe_share(monitor, words),
         meaning,
     ]
     return [line for line in lines if line]
+
+
+def _describe_place(monitor: Monitor, step: Step) -> str:
+    """Return where in the course a light came on."""
+    batch = "" if step.batch is None else f", batch {visible(step.batch)}"
+    count = monitor.terms.words.count_units(monitor.course.index(step) + 1)
+    return f"after {count} (at {visible(str(step.task))}{batch})"
+
+
+def _describe_recent(monitor: Monitor, words: Words) -> str:
+    """Return the evidence of a recent change, and how often the amber light came on."""
+    amber, ambers, length = monitor.amber, monitor.ambers, monitor.terms.run_length
+    recent = format_wealth(monitor.recent) if monitor.course else "0"
+    if amber is not None:
+        recent = f"{format_wealth(amber.recent)} {_describe_place(monitor, amber)}"
+    text = (
+        f"Evidence of a recent change: {recent}; amber at {length:,}, which is reached at most "
+        f"once in {words.count_units(length)} on average if the guarantee is true."
+    )
+    times = "once" if len(ambers) == 1 else f"{len(ambers):,} times"
+    return f"{text} It was reached {times} so far." if ambers else text
+
+
+def _describe_restarts(terms: Terms) -> str:
+    """Return to what the false-alarm probabilities of several monitors add up."""
+    if not terms.restarts:
+        return ""
+    times = "once" if terms.restarts == 1 else f"{terms.restarts:,} times"
+    total = percent(terms.any_false_alarm)
+    return (
+        f"Restarted {times}: false-alarm probabilities add up, so that the probability of a false "
+        f"alarm in any of the {terms.restarts + 1:,} monitors of this guarantee is at most {total} "
+        f"instead of {percent(terms.false_alarm)}. Continue one monitor instead."
+    )
 
 
 def _describe_added(monitor: Monitor, added: Added | None, words: Words) -> Iterator[str]:
@@ -864,7 +1007,7 @@ def _format_share(step: Step) -> str:
 
 def _figures(steps: Sequence[Step]) -> dict[str, Any]:
     """Return the number of tasks, how many are violated, and what is known after the last."""
-    names = ("wealth", "lower", "upper")
+    names = ("wealth", "lower", "upper", "recent")
     last = {name: getattr(steps[-1], name) if steps else None for name in names}
     return {"tasks": len(steps), "violated": sum(step.violated for step in steps)} | last
 
@@ -884,20 +1027,34 @@ def _explain_alarm(monitor: Monitor, words: Words) -> str:
     )
 
 
+def _explain_amber(monitor: Monitor, words: Words) -> str:
+    """Return what the amber light means, and what to do."""
+    return (
+        f"Recent {words.units} look worse than the guarantee allows. This is a warning, no alarm: "
+        f"look at the {words.units} above {_limit(monitor)}, label the next ones soon, and judge "
+        "them with evaluate. After an amber light, this evidence starts again from 0."
+    )
+
+
 def _explain_silence(power: Power, words: Words, of_class: str) -> str:
     """Return what no alarm says, given how large the tasks are."""
     if power.can_tell and power.reach is not None:
         return (
             f"No alarm does not show that the guarantee holds: even if every {words.unit} missed "
             f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
-            "would be unlikely."
+            f"would be unlikely. If every one missed {percent(power.miss_rate)} from now on, the "
+            f"amber light would come on after {_about(power.amber_tasks)} more, and the alarm "
+            f"after {_about(power.tasks)}."
         )
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
     return (
-        f"No alarm says little, for {words.units} this small cannot tell: even if every one missed "
-        f"{percent(power.miss_rate)}{of_class}, there would be no alarm within {HORIZON:,}. That "
-        f"takes {least} {words.examples}{of_class} in each."
+        f"No alarm says little: even if every one missed {percent(power.miss_rate)}{of_class}, "
+        f"there would be no alarm within {HORIZON:,}. That takes {least} {words.examples}{of_class} in each."
     )
+
+
+def _about(tasks: int | None) -> str:
+    return f"more than {HORIZON:,}" if tasks is None else f"about {tasks:,}"
 
 
 def _describe_latest(monitor: Monitor, words: Words) -> str:

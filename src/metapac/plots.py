@@ -268,6 +268,8 @@ def draw_wealth(axes: Axes, monitor: Monitor) -> None:
     _draw_limit(axes, monitor.terms.limit, "alarm")
     if monitor.alarm is not None:
         axes.plot(monitor.course.index(monitor.alarm) + 1, monitor.alarm.wealth, "o", color=LIMIT)
+    for step in monitor.ambers:
+        axes.plot(monitor.course.index(step) + 1, step.wealth, ".", color=COLOURS[1])
     ends = min(float(values.min()) / 2, 0.05), 3 * max(float(values.max()), monitor.terms.limit)
     axes.set(ylabel="wealth of bets against the guarantee", yscale="log", ylim=ends)
 

@@ -34,6 +34,7 @@ _STYLES = {
     "VIOLATED": "bold red",
     "ALARM": "bold red",
     "CANNOT TELL YET": "bold yellow",
+    "THIS SMALL CANNOT TELL": "bold yellow",
     "NO ALARM YET": "bold",
     "SCORES HAVE CHANGED": "bold yellow",
     "AMBER": "bold yellow",
@@ -110,7 +111,8 @@ def print_text(text: str, console: Console = stdout) -> None:
             grid.add_row("-", Text(line[2:]))
             console.print(grid)
         else:
-            console.print(Text(line, style=_STYLES.get(line, "")))
+            heading = re.sub(".* (?=THIS SMALL CANNOT TELL$)", "", line)  # before it, "TASKS"
+            console.print(Text(line, style=_STYLES.get(heading, "")))
 
 
 def open_data_output() -> IO[str]:

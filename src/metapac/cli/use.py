@@ -13,7 +13,7 @@ import metapac
 from metapac import artefact
 from metapac._common import warn
 from metapac._text import mask
-from metapac.cli import VIOLATED, console
+from metapac.cli import AMBER, OK, VIOLATED, console
 from metapac.cli.options import ReadingOptions
 from metapac.cli.tables import check_outputs, name_new, open_table, read_origin
 from metapac.columns import Columns, Reading
@@ -253,8 +253,10 @@ def monitor(
     batch: str | None = None,
     again: bool = False,
     false_alarm: float | None = None,
+    run_length: int | None = None,
     min_examples: int | None = None,
     reference: Path | None = None,
+    check: bool = False,
     model: str | None = None,
     plot: Path | None = None,
     allow: Sequence[str] = (),
@@ -270,7 +272,8 @@ def monitor(
 
     Run it whenever there are labelled new tasks, as often as you like: if the guarantee is true,
     the probability of ever raising an alarm is at most --false-alarm. After an alarm the exit code
-    is 3. A task counts once, so running it twice on the same table changes nothing. Columns not
+    is 3. An amber light comes on soon after a change, but if the guarantee is true at most once in
+    --run-length tasks on average; with --check, the exit code is then 4. A task counts once, so running it twice on the same table changes nothing. Columns not
     given default to those used in calibration.
 
     Parameters
@@ -288,24 +291,31 @@ def monitor(
     false_alarm
         Probability of ever raising an alarm if the guarantee is true. By default 0.01; fixed by the
         first call.
+    run_length : TASKS
+        Average run length to a false amber light: expected number of tasks until one, at least. By
+        default 200; fixed by the first call.
     min_examples
         Leave out tasks with fewer examples (with a guarantee per class, of the class). Fixed by the
         first call.
     reference : FILE
         Calibration table, to compare the scores of new tasks with. Needs no labels and no --state;
-        a heuristic without a guarantee.
+        a heuristic without a guarantee. With --state it is shown beside alarm and amber light.
+    check
+        Exit with code 4 if the amber light came on in the latest batch.
     """
-    if (state is None) == (reference is None):
+    if state is None and (reference is None or check):
         raise InvalidInput(
-            "pass either state='monitor.json' to count labelled tasks, or "
-            "reference='calibration.parquet' to compare scores without labels.",
-            parameter=("state", "reference"),
+            "pass state='monitor.json' to count labelled tasks; without it, pass "
+            "reference='calibration.parquet' alone to compare scores without labels.",
+            parameter=("state", "check" if check else "reference"),
         )
     predictor = load(promise)
     check_outputs(None, plot)
-    if state is None:
+    drift = None
+    if reference is not None:
         names = {name: getattr(columns, name) for name in _UNLABELLED}
         drift = _compare(predictor, scores, str(reference), Columns(**names), reading, model)
+    if state is None:
         console.show(drift, as_json=json)
         return
     added = None
@@ -321,6 +331,7 @@ def monitor(
             )
         name = batch or (files[0].stem if len(files) == 1 else None)
         settings: Any = {"false_alarm": false_alarm, "min_examples": min_examples}
+        settings["run_length"] = run_length
         with open_monitor(state, predictor, **settings) as watched:
             added = watched.add_evaluation(judged, batch=name, again=again, allow=allow)
     failure: OSError | None = None
@@ -329,15 +340,17 @@ def monitor(
             watched.plot(plot)
         except OSError as error:  # what was counted is printed all the same
             failure, plot = error, None
-    text, wrote = describe(watched, added), [added and state, plot]
-    facts = watched.to_dict(added)
+    text, wrote = describe(watched, added, drift), [added and state, plot]
+    facts = watched.to_dict(added) | {"drift": drift and drift.to_dict()}
     console.show(facts, as_json=json, text=text, wrote=wrote, state=str(state))
-    if failure is not None and watched.alarm is None:
+    code = AMBER if check and watched.amber is not None else OK
+    code = code if watched.alarm is None else VIOLATED
+    if failure is not None and code == OK:
         raise failure
     if failure is not None:
         warn(f"{failure.filename}: {failure.strerror}.")
-    if watched.alarm is not None:
-        raise click.exceptions.Exit(VIOLATED)
+    if code != OK:
+        raise click.exceptions.Exit(code)
 
 
 def _load_monitor(state: Path, predictor: Any, min_examples: int | None) -> Monitor:

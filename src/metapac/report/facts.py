@@ -275,7 +275,7 @@ def _describe_example(row: Row) -> dict[str, Any]:
 
 def describe_monitor(monitor: Monitor) -> dict[str, Any] | None:
     """Return the course of a monitor, batch by batch; None if it has seen nothing."""
-    course, alarm = monitor.course, monitor.alarm
+    course, alarm, amber = monitor.course, monitor.alarm, monitor.amber
     if not course:
         return None
     groups: dict[str | None, list[Step]] = {}
@@ -297,6 +297,7 @@ def describe_monitor(monitor: Monitor) -> dict[str, Any] | None:
         "sentence": monitor.sentence(),
         "tasks": len(course),
         "alarm": None if alarm is None else {"batch": alarm.batch, "at": course.index(alarm) + 1},
+        "amber": None if amber is None else {"batch": amber.batch, "at": course.index(amber) + 1},
         "batches": batches[-_BATCHES:],
         "left_out": max(0, len(batches) - _BATCHES),
         "charts": charts.draw_course(monitor),
@@ -312,12 +313,14 @@ def find_signals(
     is_amber = status != HOLDS or (results and (results["trivial"] or results["neglected"]))
     verdict = "bad" if status == VIOLATED else "caution" if is_amber else "good"
     course = {VIOLATED: "bad", UNDECIDED: "quiet"}.get(watched or "", "good")
+    is_lit = monitor is not None and bool(monitor["amber"]) and course != "bad"
+    course = "caution" if is_lit else course
     is_broken = VIOLATED in (status, watched)
     is_split = is_broken and None not in (status, watched) and status != watched
     if is_split:
         verdict, course = ("bad" if each == "bad" else "caution" for each in (verdict, course))
     card = verdict if results else "quiet"
-    card = "bad" if is_broken else "caution" if is_weak else card
+    card = "bad" if is_broken else "caution" if is_weak or is_lit else card
     signals = {"card": card, "verdict": verdict, "monitor": course}
     return signals | {"is_split": is_split, "is_broken": is_broken}
 
