@@ -119,8 +119,8 @@ class Bets:
     """Bets that more than a share of tasks is bad, against many shares at once.
 
     There is a bettor for each level (also those in ``more``), stake and starting time. Together
-    they start with a capital of 1. As long as each new task is bad with probability at most the share, no bet is favourable to
-    them.
+    they start with a capital of 1. As long as each new task is bad with probability at most the
+    share, no bet is favourable to them.
     """
 
     def __init__(self, share: float, against: ArrayLike, *more: float) -> None:

@@ -1049,7 +1049,8 @@ def _explain_silence(power: Power, words: Words, of_class: str) -> str:
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
     return (
         f"No alarm says little: even if every one missed {percent(power.miss_rate)}{of_class}, "
-        f"there would be no alarm within {HORIZON:,}. That takes {least} {words.examples}{of_class} in each."
+        f"there would be no alarm within {HORIZON:,}. That takes {least} {words.examples}"
+        f"{of_class} in each."
     )
 
 

@@ -10,14 +10,8 @@ TYPE_CHECKING = False  # importing typing takes long
 if TYPE_CHECKING:
     from types import FrameType
 
-OK, INFEASIBLE, BAD_INPUT, VIOLATED, AMBER, BUG = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    70,
-)  # exit codes; 128 + n after signal n
+# Exit codes; 128 + n after signal n.
+OK, INFEASIBLE, BAD_INPUT, VIOLATED, AMBER, BUG = 0, 1, 2, 3, 4, 70
 ISSUES = "https://github.com/metapac/metapac/issues"
 _RESUMABLE = {"fetch", "train", "reproduce"}
 received: list[int] = []  # the signals that end the program

@@ -273,8 +273,9 @@ def monitor(
     Run it whenever there are labelled new tasks, as often as you like: if the guarantee is true,
     the probability of ever raising an alarm is at most --false-alarm. After an alarm the exit code
     is 3. An amber light comes on soon after a change, but if the guarantee is true at most once in
-    --run-length tasks on average; with --check, the exit code is then 4. A task counts once, so running it twice on the same table changes nothing. Columns not
-    given default to those used in calibration.
+    --run-length tasks on average; with --check, the exit code is then 4. A task counts once, so
+    running it twice on the same table changes nothing. Columns not given default to those used in
+    calibration.
 
     Parameters
     ----------
