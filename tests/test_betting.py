@@ -1,4 +1,4 @@
-"""Bets: a fair game by enumeration, false alarms by enumeration and simulation, power; drift."""
+"""Bets: a fair game and both lights by enumeration and simulation, power; drift."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.betting import FRACTIONS, STAKES, Bets, Watch, exceeds, is_within, reaches
+from metapac.betting import (
+    FRACTIONS,
+    RUN_LENGTH,
+    STAKES,
+    Bets,
+    Watch,
+    exceeds,
+    is_within,
+    reaches,
+)
 from metapac.drift import Drift, Pool, Shift, compare_pools, compare_scores
 from tests.helpers import oracles
 from tests.helpers.refusals import assert_refused
@@ -81,6 +90,88 @@ def test_wealth_is_the_mean_over_bettors_and_starting_times() -> None:
                     capital *= 1 + stake / chance * (shown[level] - chance)
                 total += capital
         assert play(share, [against], course)[tasks - 1, 0] == pytest.approx(total, rel=1e-12)
+
+
+COARSE = 0.4  # a further level of the amber light, at a share of 0.2
+
+
+def shine(course: Any, limit: float, *, stakes: int = 1) -> tuple[list[int], float]:
+    """Return the tasks at which the amber light comes on, and the sum of the statistic there.
+
+    The negative control adds 2 instead of 1 in each step; all is linear, so it is twice as large.
+    """
+    bets, lights, reached = Bets(0.2, [0.2], COARSE), [], 0.0
+    for task, shown in enumerate(course, start=1):
+        bets.settle([*PATTERNS[shown - 1 if shown else 0], shown > 0])
+        if reaches(stakes * bets.recent[0], limit):
+            lights.append(task)
+            reached += stakes * bets.recent[0]
+            bets.restart()
+    return lights, reached + stakes * bets.recent[0]
+
+
+def coarse_case(bad: float) -> Any:
+    """Return the probability that a task is shown at none, one, ..., all of five levels."""
+    levels = [0.2 * fraction for fraction in FRACTIONS] + [COARSE]
+    by_chance = -np.diff([1, *sorted(levels, reverse=True), 0])
+    return bad * np.array([0, 0, 0, 0, 0, 1]) + (1 - bad) * by_chance
+
+
+@pytest.mark.parametrize("limit", [1.1, 2.0, 4.0, 9.0])
+def test_false_amber_lights_by_enumeration(limit: float) -> None:
+    """In n tasks there are at most n / limit on average, however often the light starts again."""
+    tasks = 5
+    for n in range(1, tasks + 1):
+        courses = [*product(range(6), repeat=n)]
+        chances = coarse_case(0.2)[np.array(courses)].prod(axis=1)
+        found = [shine(course, limit) for course in courses]
+        number = chances @ [len(lights) for lights, _ in found]
+        assert 0 <= number <= n / limit
+        # On average it grows by 1 a task: what it had at each light, and has now.
+        assert chances @ [total for _, total in found] == pytest.approx(n, rel=1e-12)
+        # The first light: limit times its chance is at most the expected waiting time.
+        waiting = chances @ [min([*lights, n]) for lights, _ in found]
+        assert limit * (chances @ [bool(lights) for lights, _ in found]) <= waiting
+
+
+def test_an_amber_light_that_adds_two_comes_too_often() -> None:
+    """The negative control: R + 2 in the place of R + 1."""
+    for n in range(1, 6):
+        courses = [*product(range(6), repeat=n)]
+        chances = coarse_case(0.2)[np.array(courses)].prod(axis=1)
+        found = [shine(course, 1.1, stakes=2) for course in courses]
+        assert chances @ [len(lights) for lights, _ in found] > n / 1.1
+        assert chances @ [total for _, total in found] == pytest.approx(2 * n)
+
+
+def test_recent_evidence_is_a_sum_over_starting_times() -> None:
+    """A slow reference: each bettor puts 1 on each task from each starting time on."""
+    rng = np.random.default_rng(0)
+    course = [[*PATTERNS[max(i - 1, 0)], i > 0] for i in rng.integers(6, size=12)]
+    levels = [*(0.2 * fraction for fraction in FRACTIONS), COARSE]
+    bets = Bets(0.2, [0.3], COARSE)
+    assert bets.levels == tuple(levels)
+    for tasks in range(1, 13):
+        bets.settle(course[tasks - 1])
+        total = 0.0
+        for (place, level), stake in product(enumerate(levels), STAKES):
+            chance = 0.3 + 0.7 * level
+            for start in range(tasks):
+                factors = [1 + stake / chance * (s[place] - chance) for s in course[start:tasks]]
+                total += math.prod(factors)
+        assert bets.recent[0] == pytest.approx(total / 15, rel=1e-12)
+    wealth = bets.wealth[0]
+    bets.restart()
+    assert (bets.recent[0], bets.wealth[0]) == (0, wealth)
+
+
+def test_one_of_many_lights_starts_again() -> None:
+    bets = Bets(0.2, [0.2, 0.3])
+    bets.settle(PATTERNS[4])
+    first, second = bets.recent
+    bets.restart([True, False])
+    assert bets.recent.tolist() == [0, second]
+    assert first > second > 0
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -262,6 +353,70 @@ def test_the_power_of_extreme_tasks() -> None:
     assert (nothing.reach, nothing.can_tell) == (None, False)
     assert Watch(1e-9, 0.1, 0.01).find_power([1]).examples is None  # takes more than a million
     assert Watch(0.6, 0.1, 0.01).find_power([30]).miss_rate == 1.0
+
+
+def test_the_amber_light_of_a_watch_keeps_its_rate() -> None:
+    """Tasks of the worst kind: a share alpha always misses too much, the others miss epsilon."""
+    runs, tasks = 300, 40
+    most = int(stats.binom.ppf(1 - oracles.FALSE_ALARM, runs, tasks / RUN_LENGTH))
+
+    def count_lights(bad: float) -> int:
+        lights = 0
+        for run in simulate(np.random.default_rng(5), runs, tasks, bad):
+            watch = Watch(0.1, 0.1, 0.01)
+            for r in run.tolist():
+                watch.add(examples=60, missed=r)
+                if reaches(watch.recent, RUN_LENGTH):
+                    lights += 1
+                    break
+        return lights
+
+    assert count_lights(0.1) <= most
+    assert count_lights(0.4) > most  # the negative control
+
+
+def test_good_times_are_not_held_against_the_amber_light() -> None:
+    """It comes on as soon after 300 good tasks as at the beginning; the alarm does not."""
+    for good, expected in ((0, 4), (10, 3), (300, 3)):  # a little sooner: bettors are waiting
+        watch, tasks = Watch(0.1, 0.1, 0.01), 0
+        for _ in range(good):
+            watch.add(examples=143, missed=7)
+        while not reaches(watch.recent, RUN_LENGTH):
+            watch.add(examples=143, missed=30)
+            tasks += 1
+        assert tasks == expected
+        assert not reaches(watch.wealth, 100)
+        wealth = watch.wealth
+        watch.restart()
+        assert (watch.recent, watch.wealth) == (0, wealth)
+
+
+def test_the_tasks_to_a_light_are_foretold() -> None:
+    rng = np.random.default_rng(4)
+    for good, examples in ((0, 60), (100, 60), (50, 143)):
+        seen: Any = {"tasks": [], "amber_tasks": []}
+        for run in range(40):
+            watch = Watch(0.1, 0.1, 0.01)
+            for _ in range(good):
+                watch.add(examples=examples, missed=examples // 20)
+            if not run:
+                power = watch.find_power([examples] * 3)
+                assert power == watch.find_power([examples] * 3)  # nothing is spent
+            lights: dict[str, int] = {}
+            for task in itertools.count(1):
+                watch.add(examples=examples, missed=int(rng.binomial(examples, 0.2)))
+                if reaches(watch.wealth, 100):
+                    lights.setdefault("tasks", task)
+                if reaches(watch.recent, RUN_LENGTH):
+                    lights.setdefault("amber_tasks", task)
+                if len(lights) == 2:
+                    break
+            for name, task in lights.items():
+                seen[name].append(task)
+        for name, found in seen.items():
+            assert getattr(power, name) == pytest.approx(np.median(found), rel=0.35, abs=2), name
+    small = Watch(0.1, 0.1, 0.01).find_power([1])
+    assert (small.tasks, small.amber_tasks) == (None, None)
 
 
 # Scores without labels: the statistic by slow loops, its warnings, natural differences.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from metapac import (
     open_monitor,
 )
 from metapac.betting import Bets, Watch, exceeds, reaches
-from metapac.monitoring import Counted, select_new
+from metapac.monitoring import Counted, _check_fair, select_new
 from metapac.plots import draw_monitor
 from metapac.verdict import judge
 from tests.helpers import oracles
@@ -109,6 +110,72 @@ def test_bad_tasks_raise_an_alarm_that_stays(promise: MetaPS, rng: Any) -> None:
         assert monitor.interval[0] >= 0.2
 
 
+def test_an_amber_light_comes_sooner_and_starts_again(
+    promise: MetaPS, rng: Any, tmp_path: Path
+) -> None:
+    monitor = Monitor(promise, false_alarm=1e-9)  # so that there is no alarm
+    assert (monitor.recent, monitor.amber, monitor.ambers) == (0, None, [])
+    monitor.add(*draw(rng, names("good", 60), power=GOOD), batch="January")
+    assert (monitor.amber, monitor.sentence()[:3]) == (None, "No ")
+    monitor.add(*draw(rng, names("bad", 15), power=BAD), batch="February")
+    first, *later = monitor.ambers
+    assert len(later) > 0
+    assert monitor.course.index(first) < 70
+    # It begins at nothing after each light: one task adds little more than one bet's gain.
+    after = monitor.course[monitor.course.index(first) + 1]
+    assert first.recent >= 200 > 20 > after.recent
+    assert monitor.amber == monitor.ambers[-1]
+    assert monitor.alarm is None
+    assert monitor.sentence().startswith("Amber. ")
+    assert "It was reached" in monitor.sentence()
+    facts = monitor.to_dict()
+    assert (facts["amber"]["task"], facts["ambers"]) == (monitor.ambers[-1].task, 1 + len(later))
+    monitor.save(tmp_path / "m.json")
+    again = Monitor.load(tmp_path / "m.json")
+    assert (again.ambers, again.recent, str(again)) == (
+        monitor.ambers,
+        monitor.recent,
+        str(monitor),
+    )
+    monitor.add(*draw(rng, names("well", 10), power=GOOD), batch="March")
+    assert monitor.amber is None  # the latest batch is good
+    assert len(monitor.ambers) == 1 + len(later)
+    slower = Monitor(promise, run_length=10**6)
+    slower.add(*draw(rng, names("bad", 9), power=BAD))
+    assert slower.ambers == []
+
+
+def test_restarts_add_up() -> None:
+    scores, tasks = draw(np.random.default_rng(0), names("old", 40))
+    promise, other = (MetaPS(**LEVELS).calibrate(scores, tasks) for _ in range(2))
+    rng, monitors = np.random.default_rng(1), list[Monitor]()
+    for month, false_alarm in enumerate((0.01, 0.02, 0.03)):
+        Monitor(promise)  # one that counts nothing is no bet
+        monitors.append(Monitor(promise, false_alarm=false_alarm))
+        for part in "ab":
+            monitors[-1].add(*draw(rng, [f"{month} {part}"]))
+    found = [(m.terms.restarts, m.terms.any_false_alarm) for m in monitors]
+    assert found == [(0, 0.01), (1, 0.03), (2, 0.06)]
+    assert "Restarted" not in monitors[0].sentence()
+    assert "Restarted 2 times" in monitors[2].sentence()
+    assert "at most 6% instead of 3%" in monitors[2].sentence()
+    alone = Monitor(other)
+    alone.add(*draw(rng, ["x"]))
+    assert alone.terms.restarts == 0
+    promise.calibrate(scores - 0.1, tasks)  # another guarantee
+    fresh = Monitor(promise)
+    fresh.add(*draw(rng, ["y"]))
+    assert fresh.terms.restarts == 0
+
+
+def test_bets_that_would_not_be_fair_are_refused() -> None:
+    scores, tasks = draw(np.random.default_rng(0), names("old", 40))
+    average = MetaPS(epsilon=0.2, alpha=0.2, delta=None).calibrate(scores, tasks)
+    assert_refused("promise delta=None expectation evaluate", Monitor, average)
+    listed: Any = SimpleNamespace(delta=0.1, new_tasks=20)
+    assert_refused("promise new_tasks=20 list evaluate", _check_fair, listed)
+
+
 def test_batches_in_any_split_give_the_same_course(promise: MetaPS, rng: Any) -> None:
     scores, tasks = draw(rng, names("new", 20), power=1.5)
     mixed = rng.permutation(len(scores))
@@ -138,18 +205,22 @@ def test_classes_are_watched_together_and_one_by_one(
         assert step.wealth == pytest.approx(np.mean([part.wealth for part in parts]))
         assert step.lower == max(part.lower for part in parts)
         assert step.upper == max(part.upper for part in parts)
+        assert step.recent == pytest.approx(np.mean([part.recent for part in parts]))
         assert step.examples == sum(part.examples for part in parts) == 200
         assert step.violated == any(part.violated for part in parts)
     # Each class has its epsilon, and half of the false-alarm probability.
     for label, epsilon in (("no", 0.1), ("yes", 0.2)):
-        alone = Watch(epsilon, 0.2, 0.005)
+        alone = Watch(epsilon, 0.2, 0.005, 400)
         for step in monitor.by_class[label]:
             own = scores[(tasks == step.task) & (labels == label)]
             assert step.missed == np.count_nonzero(own < by_class.threshold_of(label))
             verdict = judge([100], [step.missed], epsilon=epsilon, alpha=0.2, delta=0.1)
             assert step.violated == (verdict.flagged == 1)
             alone.add(examples=step.examples, missed=step.missed)
-        assert (alone.wealth, alone.lower, alone.upper) == monitor.by_class[label][-1][-3:]
+            assert (alone.wealth, alone.lower, alone.upper, alone.recent) == step[-4:]
+            if monitor.course[monitor.by_class[label].index(step)] in monitor.ambers:
+                alone.restart()
+    assert monitor.ambers
     assert monitor.to_frame().groupby("class").size().to_dict() == {"no": 12, "yes": 12}
 
 
@@ -167,6 +238,7 @@ BAD_TERMS: list[Any] = [
     ("promise", {"promise": PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 50))}),
     *(("false_alarm", {"false_alarm": value}) for value in (0, 1, "much", None)),
     *(("min_examples", {"min_examples": value}) for value in (-1, 0.5, None)),
+    *(("run_length", {"run_length": value}) for value in (0, -1, 0.5, None)),
 ]
 
 
@@ -362,10 +434,17 @@ def test_small_tasks_that_are_all_broken_are_not_good_news(by_class: MetaPS) -> 
     monitor.add(scores, np.repeat(names("new", 400), 25))
     assert monitor.wealth < 0.01
     assert monitor.status == "cannot tell yet"
-    assert "even if every task missed nearly 28%" in monitor.sentence()
+    assert monitor.sentence().startswith("Amber. ")  # which sees a little more than the alarm
+    power: Any = monitor.power()
+    assert (power.reach, power.can_tell) == (0.28, True)
+    few = Monitor(promise)
+    few.add(scores[:75], np.repeat(names("new", 3), 25))
+    assert "even if every task missed nearly 28%" in few.sentence()
+    assert f"after about {few.power().amber_tasks} more" in few.sentence()  # type: ignore[union-attr]
     tiny = Monitor(promise)
     tiny.add(scores[np.arange(25 * 400) % 25 > 22], np.repeat(np.arange(400), 2))
-    assert "tasks this small cannot tell: even if every one missed 40%" in tiny.sentence()
+    assert tiny.sentence().startswith("Tasks this small cannot tell. ")
+    assert "even if every one missed 40%" in tiny.sentence()
     assert "about 5 examples in each" in tiny.sentence()
     small = Monitor(by_class)
     small.add(np.full(80, 0.9), np.repeat(np.arange(10), 8), np.tile(["no"] * 7 + ["yes"], 10))
@@ -386,6 +465,7 @@ def test_a_monitor_is_opened_begun_and_saved(rng: Any, tmp_path: Path) -> None:
         ("counted before", {}),
         ("false_alarm", {"false_alarm": 0.01}),
         ("min_examples .* 30, .* 31", {"min_examples": 31}),
+        ("run_length .* 200, .* 100", {"run_length": 100}),
     ):
         with (
             pytest.raises(InvalidInput, match=words),

@@ -108,6 +108,7 @@ STAKES = (0.1, 0.3, 0.9)
 RUN_LENGTH = 200
 # An alarm that takes more tasks than this comes too late.
 HORIZON = 1000
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples, modulo 1, are evenly spread from the start
 _MOST_EXAMPLES = 10**6  # nobody labels more in a task
 # Relative error reserved for rounding.
 _SLACK = 1e-9
@@ -151,11 +152,8 @@ class Bets:
 
     def settle(self, shown: ArrayLike) -> None:
         """Settle the bets on the next task."""
-        self.multiply(np.where(np.asarray(shown)[..., None], self._won, self._lost))
-
-    def multiply(self, factor: NDArray[np.float64]) -> None:
-        """Multiply what each bettor has bet on the next task by its factor B_n."""
         self._tasks += 1
+        factor = np.where(np.asarray(shown)[..., None], self._won, self._lost)
         # A share 1 / (t (t + 1)) of the initial capital starts with task t.
         starting = 1 / (self._tasks * (self._tasks + 1) * self._won[0].size)
         self._capital = np.minimum((self._capital + starting) * factor, _RICH)
@@ -253,25 +251,19 @@ class Watch:
 
         Tasks are shown to be bad with probabilities (levels, cases); the answers are (cases,).
         """
-        growth = _growth(self._above, self._place, shown)
-        bettors = growth[..., 0].size
-        return np.asarray(HORIZON * growth.max(axis=(0, 1)) >= math.log(2 * bettors * self._limit))
-
-
-def _growth(bets: Bets, place: int, shown: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how much the log of each capital grows with a task, (levels, stakes, cases)."""
-    won, lost = np.log([bets._won[place], bets._lost[place]])
-    chances = shown[: len(bets.levels), None]  # (levels, 1, cases)
-    return np.asarray(chances * won[..., None] + (1 - chances) * lost[..., None])
+        won, lost = np.log([self._above._won[self._place], self._above._lost[self._place]])
+        chances = shown[: len(won), None]  # (levels, 1, cases); the amber light has more levels
+        growth = chances * won[..., None] + (1 - chances) * lost[..., None]  # per task, of the log
+        return np.asarray(HORIZON * growth.max(axis=(0, 1)) >= math.log(2 * won.size * self._limit))
 
 
 def _count_tasks(
     bets: Bets, place: int, shown: NDArray[np.float64], name: str, limit: float
 ) -> int | None:
-    """Return after how many tasks a limit is reached if capitals grow by their geometric mean."""
-    bets, factor = copy.copy(bets), np.exp(_growth(bets, place, shown)[..., 0])
+    """Return after how many tasks a limit is reached if chances are spread evenly over tasks."""
+    bets, chances = copy.copy(bets), shown[: len(bets.levels), 0]
     for task in range(1, HORIZON + 1):
-        bets.multiply(factor)
+        bets.settle(task * _GOLDEN % 1 < chances)
         if reaches(getattr(bets, name)[place], limit):
             return task
     return None
