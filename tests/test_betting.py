@@ -385,7 +385,7 @@ def test_good_times_are_not_held_against_the_amber_light() -> None:
             watch.add(examples=143, missed=30)
             tasks += 1
         assert tasks == expected
-        assert not reaches(watch.wealth, 100)
+        assert reaches(watch.wealth, 100) == (good == 0)
         wealth = watch.wealth
         watch.restart()
         assert (watch.recent, watch.wealth) == (0, wealth)
