@@ -305,9 +305,10 @@ def monitor(
         Exit with code 4 if the amber light came on in the latest batch.
     """
     if state is None and (reference is None or check):
+        also = "and for check=True; without both, pass" if check else "or"
         raise InvalidInput(
-            "pass state='monitor.json' to count labelled tasks; without it, pass "
-            "reference='calibration.parquet' alone to compare scores without labels.",
+            f"pass state='monitor.json' to count labelled tasks, {also} "
+            "reference='calibration.parquet' to compare scores without labels.",
             parameter=("state", "check" if check else "reference"),
         )
     predictor = load(promise)
