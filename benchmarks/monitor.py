@@ -6,10 +6,11 @@ A share of the tasks has a miss rate of twice epsilon, the others of half epsilo
 medians and 90 % quantiles over simulated runs; those of "holds" are exact, as all tasks are equal.
 Each setting has its own random numbers, so that it gives the same numbers in both tables.
 
-The last table is about a late change: 300 tasks with normal miss rates of 5 % +- 2 %, then 15 % +- 4 %.
-It has medians, 80 % and 90 % quantiles over 1,000 runs for the amber light and the alarm, and how often
-the amber light came within 20 tasks, or falsely before the change. ``python benchmarks/monitor.py late``
-prints it alone, with the tasks between false amber lights in the worst case.
+The last table is about a late change: 300 tasks with normal miss rates of 5 % +- 2 %, then of
+15 % +- 4 %. It has medians, 80 % and 90 % quantiles over 1,000 runs for the amber light and the
+alarm, and how often the amber light came within 20 tasks, or falsely before the change.
+``python benchmarks/monitor.py late`` prints it alone, with the number of tasks for each false amber
+light in the worst case.
 """
 
 from __future__ import annotations
