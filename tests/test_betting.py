@@ -375,6 +375,20 @@ def test_the_amber_light_of_a_watch_keeps_its_rate() -> None:
     assert count_lights(0.4) > most  # the negative control
 
 
+@pytest.mark.parametrize("examples", [5, 20, 60, 143])
+def test_the_light_of_a_watch_is_fair_whatever_the_size(examples: int) -> None:
+    """One task, all counts: with the misses that there are, not with one more."""
+    missed, found = np.arange(examples + 1), []
+    for r in missed.tolist():
+        watch, bets = Watch(0.1, 0.1, 0.01), Bets(0.1, [0.1], 0.2)
+        watch.add(examples=examples, missed=r)
+        bets.settle(exceeds(examples, r, 0.1, bets.levels))
+        assert watch.recent == bets.recent[0]
+        found.append(watch.recent)
+    good, bad = stats.binom.pmf(missed, examples, 0.1) @ found, found[-1]
+    assert 0.9 * good + 0.1 * bad <= 1 < 0.8 * good + 0.2 * bad  # the second breaks the guarantee
+
+
 def test_good_times_are_not_held_against_the_amber_light() -> None:
     """It comes on as soon after 300 good tasks as at the beginning; the alarm does not."""
     for good, expected in ((0, 4), (10, 3), (300, 3)):  # a little sooner: bettors are waiting

@@ -221,6 +221,16 @@ def test_classes_are_watched_together_and_one_by_one(
             if monitor.course[monitor.by_class[label].index(step)] in monitor.ambers:
                 alone.restart()
     assert monitor.ambers
+    # The light needs a class alone to reach as many times the run length as there are classes.
+    begun = Monitor(by_class)
+    begun.add(scores[:200], tasks[:200], labels[:200])
+    powers = []
+    for step, epsilon in zip(monitor.by_class.values(), (0.1, 0.2), strict=True):
+        counts = next(s for s in step if s.task == tasks[0])
+        alone = Watch(epsilon, 0.2, 0.005, 400)
+        alone.add(examples=counts.examples, missed=counts.missed)
+        powers.append(alone.find_power([100]))
+    assert begun.power() in powers
     assert monitor.to_frame().groupby("class").size().to_dict() == {"no": 12, "yes": 12}
 
 
