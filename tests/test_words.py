@@ -62,10 +62,18 @@ def calibrate_intervals() -> MetaPS:
 
 
 def watch(scores: Any, **changes: Any) -> Monitor:
-    monitor = Monitor(calibrate(Context(unit="clinic", example="patient"), alpha=0.2, **changes))
+    promise = calibrate(Context(unit="clinic", example="patient"), alpha=0.2)
+    monitor = Monitor(promise, **changes)
     monitor.add(
         scores, np.repeat([f"new {i}" for i in range(len(scores) // 100)], 100), batch="May"
     )
+    return monitor
+
+
+def watch_as_before(scores: Any) -> Monitor:
+    """Return a monitor of a guarantee in expectation, as files of 0.2.0 may hold one."""
+    monitor = watch(scores)
+    monitor.terms = replace(monitor.terms, delta=None)
     return monitor
 
 
@@ -106,7 +114,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "no tasks watched": lambda: Monitor(calibrate()).sentence(),
     "no alarm": lambda: watch(np.r_[np.zeros(300), np.full(700, 0.9)]).sentence(),
     "an alarm": lambda: watch(np.zeros(1000)).sentence(),
-    "an alarm in expectation": lambda: watch(np.zeros(1000), delta=None).sentence(),
+    "an alarm in expectation": lambda: watch_as_before(np.zeros(1000)).sentence(),
+    "amber": lambda: watch(np.zeros(1000), false_alarm=1e-12).sentence(),
     "holds": lambda: watch(np.full(6000, 0.9)).sentence(),
     "a change": lambda: watch(np.r_[np.full(6000, 0.9), np.zeros(4000)]).sentence(),
 }

@@ -153,7 +153,13 @@ class Drift:
         return f"{self.summary()} To know, label {self._words.examples} and pass --state."
 
     def summary(self) -> str:
-        """Return what was found, in words, for those who have labels too."""
+        """Return what was found, in words, for those who have labels too.
+
+        Returns
+        -------
+        str
+            Some sentences.
+        """
         words, number = self._words, len(self.unusual)
         verdict = "Chance explains that."
         if len(self.shifts) == 1:

@@ -88,11 +88,7 @@ class Terms:
 
     @classmethod
     def from_promise(
-        cls,
-        promise: Calibrated,
-        false_alarm: float,
-        min_examples: int,
-        run_length: int = RUN_LENGTH,
+        cls, promise: Calibrated, false_alarm: float, min_examples: int, run_length: int
     ) -> Terms:
         """Return the terms of a calibrated predictor.
 
@@ -867,7 +863,8 @@ def open_monitor(
 
 def _check_same_promise(path: PathLike, stored: Terms, promise: ThresholdSets) -> None:
     """Raise if a state file is for another guarantee, or for other levels."""
-    given = Terms.from_promise(promise, stored.false_alarm, stored.min_examples)
+    chosen = stored.false_alarm, stored.min_examples, stored.run_length
+    given = Terms.from_promise(promise, *chosen)
     if stored.checksum != given.checksum:
         raise InvalidInput(
             f"{path} watches another guarantee: {stored.promise} Use a state file for each."

@@ -338,6 +338,21 @@ def test_a_neglected_class_turns_the_card_amber() -> None:
     assert "not known: the labelled data have scores of true labels only" in text
 
 
+def test_an_amber_light_turns_the_card_amber(promise: MetaPS, labelled: Scored) -> None:
+    monitor = Monitor(promise, false_alarm=1e-12)
+    bad = spoil(draw_scores([f"bad {i}" for i in range(8)], 5))
+    monitor.add(bad.scores, bad.tasks, bad.labels, batch="April", allow=["direction"])
+    assert (monitor.alarm, monitor.amber) == (None, monitor.ambers[-1])
+    at = monitor.course.index(monitor.ambers[-1]) + 1
+    for data in (None, labelled):
+        colour, text = find_card(promise, data, monitor=monitor)
+        assert colour == "caution"
+        assert f"Monitor: amber after {at} hospitals (April). Recent hospitals look" in text
+    good = draw_scores([f"good {i}" for i in range(4)], 6)
+    monitor.add(good.scores, good.tasks, good.labels, batch="May")
+    assert "Monitor: amber" not in find_card(promise, None, monitor=monitor)[1]
+
+
 def test_an_alarm_is_the_first_thing_to_see(
     promise: MetaPS, labelled: Scored, watched: Monitor
 ) -> None:

@@ -251,7 +251,8 @@ def _open_monitor(monitor: Any, predictor: Any) -> tuple[Monitor | None, list[di
             f"monitor must be a Monitor or its file, got {brief(monitor)}.", parameter="monitor"
         )
     terms = monitor.terms
-    if Terms.from_promise(predictor, terms.false_alarm, 0).checksum != terms.checksum:
+    given = Terms.from_promise(predictor, terms.false_alarm, 0, terms.run_length)
+    if given.checksum != terms.checksum:
         raise InvalidInput(
             f"monitor must watch this promise, and watches another one: {terms.promise}",
             parameter="monitor",
