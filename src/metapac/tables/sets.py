@@ -18,7 +18,7 @@ from metapac._common import Array, Table, listed
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
-from metapac.sets import SetSummary, interval_radius
+from metapac.sets import SetSummary, interval_radius, quantile_inset
 from metapac.tables.data_checks import judge_sums
 from metapac.tables.engines import (
     add_up,
@@ -36,10 +36,10 @@ from metapac.tables.scores import (
     FEW_CLASSES,
     LARGEST,
     ClassScores,
+    Numbers,
     Precision,
-    Residuals,
     Rows,
-    find_residuals,
+    find_numbers,
 )
 from metapac.tables.sources import Source
 
@@ -82,6 +82,7 @@ class IntervalSummary:
     infinite: int
     mean_width: float | None
     median_width: float | None
+    empty: int = 0  # their width counts as 0
 
     def warnings(self) -> list[str]:
         """Return what looks wrong."""
@@ -98,30 +99,47 @@ class IntervalSummary:
         text = f"{self.rows:,} intervals"
         if self.mean_width is not None:
             text += f": width {self.mean_width:.4g} on average, median {self.median_width:.4g}"
-        return text + (f"; {self.infinite:,} infinite." if self.infinite else ".")
+        for kind in ("infinite", "empty"):
+            count = getattr(self, kind)
+            text += f"; {count:,} {kind}" if count else ""
+        return f"{text}."
 
 
-def find_ends(threshold: float, precision: Precision, residuals: Residuals) -> tuple[Any, Any]:
+def find_ends(threshold: float, precision: Precision, numbers: Numbers) -> tuple[Any, Any]:
     """Return the ends of each interval, as ``predict_interval`` computes them."""
-    widest, relative, absolute = interval_radius(threshold, precision)
-    if widest == math.inf:
-        end = ibis.literal(math.inf, "float64")
-        return -end, end
-    centre, radius = residuals.prediction, exact(widest)
-    if residuals.scale is not None:
-        radius = radius * residuals.scale
+    are_quantiles, infinity = "lower" in numbers.parts, ibis.literal(math.inf, "float64")
+    limits = (quantile_inset if are_quantiles else interval_radius)(threshold, precision)
+    if threshold == -math.inf:
+        return -infinity, infinity
+    widest, relative, absolute = limits
+    if are_quantiles:
+        ends, reach = [numbers.parts[name] for name in ("lower", "upper")], exact(abs(widest))
+        slack = [exact(relative) * (end.abs() + reach) + exact(absolute) for end in ends]
+        lower = ends[0] + exact(widest) - slack[0]
+        upper = ends[1] - exact(widest) + slack[1]
+        is_empty = lower > upper
+        return is_empty.ifelse(infinity, lower), is_empty.ifelse(-infinity, upper)
+    centre, radius = numbers.parts["prediction"], exact(widest)
+    if "scale" in numbers.parts:
+        radius = radius * numbers.parts["scale"]
     radius = radius + exact(relative) * (centre.abs() + radius) + exact(absolute)
     return centre - radius, centre + radius
 
 
+def find_width(lower: Any, upper: Any) -> Any:
+    """Return the width of each interval; 0 of an empty one."""
+    return (lower <= upper).ifelse(upper - lower, 0.0)
+
+
 def summarise_intervals(source: Source, lower: Any, upper: Any) -> IntervalSummary:
     """Return how wide intervals are, counted inside the engine."""
-    table = source.table.select(width=upper - lower)
+    table = source.table.select(width=find_width(lower, upper), is_empty=lower > upper)
     is_finite = table.width <= exact(LARGEST)
     mean, finite = table.width.mean(where=is_finite), table.filter(is_finite)
     with source.reading():
-        found = source.run(table.agg(all=_.count(), finite=_.count(where=is_finite), mean=mean))
-        rows, count, mean = (column[0].as_py() for column in found.columns)
+        counts = {"finite": _.count(where=is_finite), "empty": _.count(where=_.is_empty)}
+        found = source.run(table.agg(all=_.count(), **counts, mean=mean))
+        rows, count, empty, mean = (column[0].as_py() for column in found.columns)
         if not count:
             return IntervalSummary(rows, rows, None, None)
         if source.traits.has_median:
@@ -129,7 +147,7 @@ def summarise_intervals(source: Source, lower: Any, upper: Any) -> IntervalSumma
         else:
             middle = finite.order_by("width").limit(2 - count % 2, offset=(count - 1) // 2)
         widths = source.run(middle)["width"].to_pylist()
-    return IntervalSummary(rows, rows - count, mean, float(sum(widths) / len(widths)))
+    return IntervalSummary(rows, rows - count, mean, float(sum(widths) / len(widths)), empty)
 
 
 @dataclass(frozen=True)
@@ -300,9 +318,9 @@ def _count_some(
         columns[f"missed@{i}"] = as_int(~keeps_label(rows, own, score, labels))
         if of_classes is not None:
             columns[f"labels@{i}"] = KeptLabels(of_classes, own).size
-        if rows.residuals is not None:
-            lower, upper = find_ends(float(thresholds[i, 0, 0]), precision, rows.residuals)
-            columns[f"width@{i}"] = upper - lower
+        if rows.numbers is not None:
+            ends = find_ends(float(thresholds[i, 0, 0]), precision, rows.numbers)
+            columns[f"width@{i}"] = find_width(*ends)
     more = {}
     if of_classes is not None:
         more = {"classes": of_classes.width, "unusable": as_int(of_classes.lacks_scores(source))}
@@ -495,8 +513,8 @@ def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> S
     """Return the rows with the ends of their intervals, not computed yet."""
     if promise.classes_ is not None:
         raise InvalidInput("intervals need one threshold, and a guarantee per class has several.")
-    residuals = find_residuals(source, columns, needs_y=False)
-    lower, upper = find_ends(promise.threshold_, promise.precision_, residuals)
+    numbers = find_numbers(source, columns, needs_y=False)
+    lower, upper = find_ends(promise.threshold_, promise.precision_, numbers)
     _check_new_columns(source, ["lower", "upper"])
     summary = summarise_intervals(source, lower, upper)
     table = source.table.mutate(lower=lower, upper=upper)
