@@ -448,11 +448,7 @@ class SetSummary:
 
     def _too_empty(self, epsilon: float) -> list[str]:
         """Say that more sets are empty than may miss, unless a few more are so by chance."""
-        if not self.empty or special.bdtrc(self.empty - 1, self.rows, epsilon) > _CHANCE:
-            return []
-        text = f"{self.empty / self.rows:.1%} of the sets are empty, which misses the true label"
-        limit = f"at most {percent(epsilon)} may: the guarantee does not hold on these rows"
-        return [f"{text}, but {limit}. {_SAME_MODEL}"]
+        return judge_empty(self.empty, self.rows, epsilon)
 
     def _alike(self) -> list[str]:
         if not self.by_class and self.rows not in (self.empty, self.full):
@@ -473,6 +469,17 @@ class SetSummary:
         found[f"Hardly any of the {self.rows} sets contains some classes ({listed(rare)})"] = rare
         remedy = "Evaluate the misses of each class, or calibrate a guarantee per class."
         return [f"{text}. {remedy}" for text, classes in found.items() if classes]
+
+
+def judge_empty(
+    empty: int, rows: int, epsilon: float, kind: tuple[str, str] = ("sets", "label")
+) -> list[str]:
+    """Say that more sets are empty than may miss, unless a few more are so by chance."""
+    if not empty or special.bdtrc(empty - 1, rows, epsilon) > _CHANCE:
+        return []
+    text = f"{empty / rows:.1%} of the {kind[0]} are empty, which misses the true {kind[1]}"
+    limit = f"at most {percent(epsilon)} may: the guarantee does not hold on these rows"
+    return [f"{text}, but {limit}. {_SAME_MODEL}"]
 
 
 def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> SetSummary:

@@ -397,7 +397,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _get_state(self) -> dict[str, Any]:
         """Return the parameters that the guarantee and the scores depend on."""
-        scores = {name: getattr(self, name) for name in ("shots", "return_std", "quantiles")}
+        scores = {name: getattr(self, name) for name in ("shots", "quantiles", "return_std")}
         return self._make_method()._guarantee_params() | scores
 
 

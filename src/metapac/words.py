@@ -33,6 +33,10 @@ USE = (
 _USE_INTERVAL = (
     "An interval says where the true number may lie, not where in it the number is likely to be."
 )
+_EMPTY_INTERVAL = (
+    " An empty interval is no all-clear: the two quantiles are too close together. Treat it like "
+    "one of all numbers."
+)
 
 
 class Words(NamedTuple):
@@ -107,6 +111,7 @@ def explain_guarantee(
     miss, use = "a list without the right label", USE
     if is_interval:
         miss, use = "an interval without the true number", _USE_INTERVAL
+        use += _EMPTY_INTERVAL * ("lower" in columns)
     drawn, new, pool = words, words.units, describe_pool(about, tasks)
     basis, limits = describe_basis(words, tasks, rules), []
     if g.min_examples:

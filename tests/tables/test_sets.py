@@ -268,7 +268,7 @@ def test_the_summary_counts_widths(engine: str, rows: int) -> None:
     finite = 2 * half[:-1]
     ends = (float(np.mean(finite)), float(np.median(finite))) if rows else (None, None)
     assert summary == IntervalSummary(rows + 1, 1, *ends)
-    assert len(summary.warnings()) == 1
+    assert len(summary.warnings(0.1)) == 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)

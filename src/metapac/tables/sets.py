@@ -18,7 +18,7 @@ from metapac._common import Array, Table, listed
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
-from metapac.sets import SetSummary, interval_radius, quantile_inset
+from metapac.sets import SetSummary, interval_radius, judge_empty, quantile_inset
 from metapac.tables.data_checks import judge_sums
 from metapac.tables.engines import (
     add_up,
@@ -84,11 +84,13 @@ class IntervalSummary:
     median_width: float | None
     empty: int = 0  # their width counts as 0
 
-    def warnings(self) -> list[str]:
+    def warnings(self, epsilon: float) -> list[str]:
         """Return what looks wrong."""
+        if not self.infinite:
+            return judge_empty(self.empty, self.rows, epsilon, ("intervals", "number"))
         which = "All" if self.infinite == self.rows else f"{self.infinite} of {self.rows}"
         text = "intervals are infinite: the calibration tasks were too few or too small"
-        return [f"{which} {text}."] if self.infinite else []
+        return [f"{which} {text}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
@@ -518,7 +520,9 @@ def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> S
     _check_new_columns(source, ["lower", "upper"])
     summary = summarise_intervals(source, lower, upper)
     table = source.table.mutate(lower=lower, upper=upper)
-    return Sets(table, [], summary, summary.warnings(), _largest_epsilon(promise))
+    epsilon = _largest_epsilon(promise)
+    is_suspect = bool(summary.empty and summary.warnings(epsilon))
+    return Sets(table, [], summary, summary.warnings(epsilon), epsilon, is_suspect=is_suspect)
 
 
 def _largest_epsilon(promise: ThresholdSets) -> float:
