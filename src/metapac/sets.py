@@ -26,7 +26,7 @@ from metapac.guarantee import percent
 from metapac.inputs import as_number_array, as_plain_label, check_finite, kind_of
 
 # Bounds on what a score and an end point together may lose to rounding, and to underflow.
-_ROUNDINGS = 4 * float(np.finfo(np.float64).eps)
+ROUNDINGS = 4 * float(np.finfo(np.float64).eps)
 _UNDERFLOW = 4 * float(np.finfo(np.float64).smallest_subnormal)
 _FEW = 20  # rows in which most quantiles may cross; in more, they were probably swapped
 
@@ -184,7 +184,7 @@ def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, floa
         raise InvalidInput(text)
     info = np.finfo(precision)
     widest = -threshold * (1 + float(info.eps)) + float(info.smallest_subnormal)
-    return widest, _ROUNDINGS, _UNDERFLOW
+    return widest, ROUNDINGS, _UNDERFLOW
 
 
 def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, Floats]:
@@ -267,21 +267,21 @@ def quantile_interval(
            [ inf, -inf]])
     """
     low, high = _as_quantiles(lower, upper)
-    inward, relative, absolute = quantile_inset(threshold, precision)
-    low = low + inward - (relative * (np.abs(low) + abs(inward)) + absolute)
-    high = high - inward + (relative * (np.abs(high) + abs(inward)) + absolute)
-    is_empty = low > high
+    inward, slack = quantile_inset(threshold, precision)
+    low = low + inward - (ROUNDINGS * np.abs(low) + slack)
+    high = high - inward + (ROUNDINGS * np.abs(high) + slack)
+    is_empty = ~(low <= high)
     return np.stack([np.where(is_empty, np.inf, low), np.where(is_empty, -np.inf, high)], axis=-1)
 
 
-def quantile_inset(threshold: float, precision: DTypeLike) -> tuple[float, float, float]:
-    """Return the numbers from which `quantile_interval` computes the ends."""
+def quantile_inset(threshold: float, precision: DTypeLike) -> tuple[float, float]:
+    """Return how far `quantile_interval` moves the quantiles inwards, and how much it rounds."""
     if not threshold < np.inf:
         text = f"threshold must be below inf, as that of quantile_scores is, got {threshold:g}."
         raise InvalidInput(text)
     info = np.finfo(precision)
-    slack = abs(threshold) * float(info.eps) + float(info.smallest_subnormal)
-    return threshold - slack, _ROUNDINGS, _UNDERFLOW
+    inward = threshold - abs(threshold) * float(info.eps) - float(info.smallest_subnormal)
+    return inward, ROUNDINGS * abs(inward) + _UNDERFLOW
 
 
 def _as_quantiles(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
@@ -290,22 +290,15 @@ def _as_quantiles(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
     check_finite("upper", high)
     check_same_index("lower", lower, "upper", upper)
     check_same_shape("lower", low, "upper", high)
-    crossed = np.flatnonzero(low > high)
-    if are_swapped(len(crossed), low.size):
-        first = f"{low.flat[crossed[0]]} above {high.flat[crossed[0]]} at position {crossed[0]}"
-        raise InvalidInput(describe_swapped(len(crossed), low.size, first), parameter="lower")
+    check_order(int(np.sum(low > high)), low.size)
     return low, high
 
 
-def are_swapped(crossed: int, rows: int) -> bool:
-    """Return whether quantiles cross so often that they were probably swapped."""
-    return rows >= _FEW and 2 * crossed > rows
-
-
-def describe_swapped(crossed: int, rows: int, first: str) -> str:
-    """Return what is wrong with quantiles that cross in most rows."""
-    text = f"lower must be below upper, and is not in {crossed} of {rows} rows (first {first})"
-    return f"{text}. Were lower and upper swapped?"
+def check_order(crossed: int, rows: int, where: str = "") -> None:
+    """Raise if quantiles cross in most of many rows: they were probably swapped."""
+    if rows >= _FEW and 2 * crossed > rows:
+        text = f"lower must be at most upper, and is above it in {crossed} of {rows} rows"
+        raise InvalidInput(f"{where}{text}. Were they swapped?", parameter=("lower", "upper"))
 
 
 def name_numbers(**numbers: Any) -> dict[str, Any]:

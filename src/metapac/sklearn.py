@@ -64,7 +64,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
     meta_ps_: MetaPS
     training_groups_: list[Any]
     calibration_groups_: list[Any]
-    per_class = return_std = quantiles = False  # unless a subclass has the parameter
+    per_class = return_std = False  # unless a subclass has the parameter
     _target: str  # what a table calls the true labels or values
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
     __metadata_request__score = {"groups": True}  # noqa: RUF012
@@ -325,16 +325,13 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _train(self, data: Examples, training: list[Any], fit_params: dict[str, Any]) -> Any:
         """Return a clone fitted on the training groups; the estimator itself if there are none."""
-        _common.check_bool("quantiles", self.quantiles)
-        if self.quantiles and self.return_std:
-            text = "quantiles and return_std give different scores: leave one out."
-            raise InvalidInput(text, parameter=("quantiles", "return_std"))
-        if not isinstance(self.estimator, tuple | list):
+        if not isinstance(self.estimator, tuple):
             return self._train_one(self.estimator, data, training, fit_params)
-        if not self.quantiles or len(self.estimator) != 2:
-            rule = "estimator must be one model or, for a regressor with quantiles=True, a pair"
-            raise InvalidInput(f"{rule} (low, high), got {brief(self.estimator)}.")
-        return tuple(self._train_one(m, data, training, fit_params) for m in self.estimator)
+        if self._target == "label" or self.return_std or len(self.estimator) != 2:
+            rule = "a tuple is for the two quantile models of MetaPSRegressor, without return_std"
+            text = f"estimator must be one model: {rule}, got {brief(self.estimator)}."
+            raise InvalidInput(text, parameter="estimator")
+        return tuple(self._train_one(one, data, training, fit_params) for one in self.estimator)
 
     def _train_one(
         self, model: Any, data: Examples, training: list[Any], fit_params: dict[str, Any]
@@ -397,7 +394,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _get_state(self) -> dict[str, Any]:
         """Return the parameters that the guarantee and the scores depend on."""
-        scores = {name: getattr(self, name) for name in ("shots", "quantiles", "return_std")}
+        scores = {"shots": self.shots, "return_std": self.return_std}
         return self._make_method()._guarantee_params() | scores
 
 
@@ -608,9 +605,8 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
     Parameters
     ----------
     estimator : object, or tuple of two
-        Regressor with ``fit`` and ``predict``, such as a scikit-learn regressor or pipeline. With
-        ``quantiles``, a pair of regressors, for a low and a high quantile; or one whose ``predict``
-        returns both, in two columns.
+        Regressor with ``fit`` and ``predict``, such as a scikit-learn regressor or pipeline. Or two
+        of them, for a low and a high quantile: intervals are then those of `quantile_scores`.
     epsilon : float
         Miss rate allowed on a group: the fraction of its values outside their intervals.
     alpha : float
@@ -626,8 +622,6 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
     return_std : bool, default False
         Whether to scale intervals by the standard deviation that the estimator predicts for each
         row: ``predict(X, return_std=True)``, as `BayesianRidge` and Gaussian processes have it.
-    quantiles : bool, default False
-        Whether the estimator predicts two quantiles, which `quantile_scores` takes.
     rng, context, allow : optional
         As in `MetaPSClassifier`.
 
@@ -667,7 +661,6 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         prefit: bool = False,
         shots: int = 0,
         return_std: bool = False,
-        quantiles: bool = False,
         rng: Seed = 0,
         context: Context | None = None,
         allow: Iterable[str] = (),
@@ -708,7 +701,7 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
             The predictions.
         """
         output = self._respond(X, support)
-        return output.mean(axis=1) if self.quantiles else output[:, 0]
+        return output.mean(axis=1) if isinstance(self.estimator_, tuple) else output[:, 0]
 
     def _as_targets(self, y: Any) -> Floats:
         with explained("y holds the true values; for classes use MetaPSClassifier"):
@@ -722,14 +715,13 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         models = each_model(self.estimator_)
         if self.shots:
             models = tuple(base.clone(model, safe=False).fit(x, y) for model in models)
-        with_std = self.return_std
-        return lambda rows: predict_numbers(models, rows, with_std, self.quantiles)
+        return lambda rows: predict_numbers(models, rows, self.return_std)
 
     def _name(self, output: Floats) -> dict[str, Floats]:
         """Return the columns of the output by what they mean to `MetaPS`."""
-        names = ("lower", "upper") if self.quantiles else ("prediction", "scale")
-        named = dict(zip(names, output.T, strict=True))
-        return {k: v for k, v in named.items() if k != "scale" or self.return_std}
+        names = ("prediction", "scale") if self.return_std else ("prediction",)
+        names = ("lower", "upper") if isinstance(self.estimator_, tuple) else names
+        return dict(zip(names, output.T, strict=False))
 
     def _calibrate(self, method: MetaPS, output: Floats, data: Examples, **options: Any) -> None:
         options |= self._name(output)
@@ -764,7 +756,7 @@ def quote(names: Iterable[Any]) -> str:
 
 def each_model(estimator: Any) -> tuple[Any, ...]:
     """Return the models of a pair, or the only one."""
-    return tuple(estimator) if isinstance(estimator, tuple | list) and estimator else (estimator,)
+    return estimator if isinstance(estimator, tuple) and estimator else (estimator,)
 
 
 def check_estimator(estimator: Any, *methods: str) -> Any:
@@ -949,18 +941,11 @@ def read_scores(model: Any, method: str, x: Any, columns: int) -> Floats:
     return values
 
 
-def predict_numbers(models: tuple[Any, ...], x: Any, with_std: bool, quantiles: bool) -> Floats:
+def predict_numbers(models: tuple[Any, ...], x: Any, with_std: bool) -> Floats:
     """Return two columns: predictions and scales, 1 unless they are predicted; or two quantiles."""
     name, rows = f"{type(models[0]).__name__}.predict", validation._num_samples(x)
-    more: dict[str, Any] = {"return_std": True} if with_std else {}
-    both = [model.predict(x, **more) for model in models]
-    if quantiles and len(both) == 1:
-        both = [*inputs.as_score_array(name, both[0]).T]
-        if len(both) != 2:
-            rule = f"{name} must return two quantiles of {rows} rows, or estimator be a pair"
-            raise InvalidInput(f"{rule}, got {len(both)} columns.", parameter="estimator")
-    elif not quantiles:
-        both = [*both[0]] if with_std else [both[0], np.ones(rows)]
+    both = models[0].predict(x, return_std=True) if with_std else [m.predict(x) for m in models]
+    both = both if len(both) > 1 else [*both, np.ones(rows)]
     columns = [inputs.as_score_array(name, values) for values in both]
     for column in columns:
         if column.shape not in ((rows,), (rows, 1)):

@@ -16,7 +16,7 @@ from metapac._common import Array, Counts, Table, listed
 from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput
 from metapac.inputs import advise_on_labels, as_task_names
-from metapac.sets import are_swapped, describe_swapped
+from metapac.sets import check_order
 from metapac.tables.engines import add_up, as_int, constant_list, exact, pick, pluralize
 from metapac.tables.sources import Source
 
@@ -451,12 +451,8 @@ def find_numbers(source: Source, columns: Columns, *, needs_y: bool) -> Numbers:
                 f"{source.name}: column {used[role]!r} must hold {kind} numbers, and does not in "
                 f"{count} of {pluralize(rows, 'row')}. Drop or mend those rows."
             )
-    if "lower" in used and are_swapped(counts[-1], rows):
-        pair = source.table.select(low=parts["lower"], high=parts["upper"])
-        worst = pair.filter(pair.low > pair.high).order_by("low", "high").limit(1)
-        ((low, high),) = (row.values() for row in source.run(worst).to_pylist())
-        text = describe_swapped(counts[-1], rows, f"{low} above {high}")
-        raise InvalidInput(f"{source.name}: {text}", parameter="lower")
+    if "lower" in used:
+        check_order(counts[-1], rows, f"{source.name}: ")
     return Numbers(parts, names)
 
 

@@ -18,7 +18,7 @@ from metapac._common import Array, Table, listed
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
-from metapac.sets import SetSummary, interval_radius, judge_empty, quantile_inset
+from metapac.sets import ROUNDINGS, SetSummary, interval_radius, judge_empty, quantile_inset
 from metapac.tables.data_checks import judge_sums
 from metapac.tables.engines import (
     add_up,
@@ -109,21 +109,22 @@ class IntervalSummary:
 
 def find_ends(threshold: float, precision: Precision, numbers: Numbers) -> tuple[Any, Any]:
     """Return the ends of each interval, as ``predict_interval`` computes them."""
-    are_quantiles, infinity = "lower" in numbers.parts, ibis.literal(math.inf, "float64")
-    limits = (quantile_inset if are_quantiles else interval_radius)(threshold, precision)
-    if threshold == -math.inf:
-        return -infinity, infinity
-    widest, relative, absolute = limits
-    if are_quantiles:
-        ends, reach = [numbers.parts[name] for name in ("lower", "upper")], exact(abs(widest))
-        slack = [exact(relative) * (end.abs() + reach) + exact(absolute) for end in ends]
-        lower = ends[0] + exact(widest) - slack[0]
-        upper = ends[1] - exact(widest) + slack[1]
-        is_empty = lower > upper
+    parts, infinity = numbers.parts, ibis.literal(math.inf, "float64")
+    if "lower" in parts:
+        inward, slack = quantile_inset(threshold, precision)
+        if inward == -math.inf:
+            return -infinity, infinity
+        lower, upper = parts["lower"], parts["upper"]
+        lower = lower + exact(inward) - (exact(ROUNDINGS) * lower.abs() + exact(slack))
+        upper = upper - exact(inward) + (exact(ROUNDINGS) * upper.abs() + exact(slack))
+        is_empty = ~(lower <= upper)
         return is_empty.ifelse(infinity, lower), is_empty.ifelse(-infinity, upper)
-    centre, radius = numbers.parts["prediction"], exact(widest)
-    if "scale" in numbers.parts:
-        radius = radius * numbers.parts["scale"]
+    widest, relative, absolute = interval_radius(threshold, precision)
+    if widest == math.inf:
+        return -infinity, infinity
+    centre, radius = parts["prediction"], exact(widest)
+    if "scale" in parts:
+        radius = radius * parts["scale"]
     radius = radius + exact(relative) * (centre.abs() + radius) + exact(absolute)
     return centre - radius, centre + radius
 
