@@ -668,8 +668,10 @@ class MetaPS(ThresholdSets):
 
         Parameters
         ----------
-        y, prediction, tasks : array_like, shape (n,)
-            True values, predicted values, and the task of each example.
+        y : array_like, shape (n,)
+            True values.
+        prediction, tasks : array_like, shape (n,), optional
+            Predicted values, and the task of each example, which is always needed.
         scale : array_like, shape (n,), optional
             Scale of each residual, such as a predicted standard deviation; 1 by default.
         lower, upper : array_like, shape (n,), optional
