@@ -338,6 +338,72 @@ def test_columns_of_a_new_table_are_known(tmp_path: Path) -> None:
     np.testing.assert_array_equal(inside, scores >= promise.threshold_)
 
 
+def test_quantiles_give_arrays_and_tables_the_same_intervals(tmp_path: Path) -> None:
+    def bounds(frame: pd.DataFrame) -> dict[str, Any]:
+        """Return quantiles that are too far apart, of which one in ten crosses."""
+        wide = np.where(np.arange(len(frame)) % 10, 3 * frame.sd, -0.1)
+        return {"lower": (frame.guess - wide).rename("q5"), "upper": frame.guess + wide}
+
+    frame, new, names = draw_sites(), draw_sites(15, rng=1), {"lower": "q5", "upper": "q95"}
+    plain = MetaPS(**LEVELS).calibrate(quantile_scores(frame.truth, **bounds(frame)), frame.site)
+    ours = MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth,
+        tasks=frame.site,
+        **bounds(frame) | {"upper": bounds(frame)["upper"].rename("q95")},
+    )
+    assert ours.threshold_ == plain.threshold_
+    table = calibrate_table(
+        frame.assign(q5=bounds(frame)["lower"], q95=bounds(frame)["upper"]),
+        task="site", y="truth", **names, **LEVELS,
+    )  # fmt: skip
+    ours.save(tmp_path / "promise.json")
+    restored = load(tmp_path / "promise.json")
+    for predictor in (ours, restored):
+        assert (predictor.columns_, predictor.promise_) == (table.columns_, table.promise_)
+        assert predictor.explain() == table.explain()
+    assert ours.columns_ == {"task": "site", "y": "truth", **names}
+    scores, ends = (
+        quantile_scores(new.truth, **bounds(new)),
+        restored.predict_interval(**bounds(new)),
+    )
+    rows = new.assign(q5=bounds(new)["lower"], q95=bounds(new)["upper"])
+    by_table, by_array = evaluate_table(restored, rows), evaluate(ours, scores, new.site)
+    assert sorted(by_table.missed.tolist()) == sorted(by_array.missed.tolist())
+    widths = np.maximum(ends[:, 1] - ends[:, 0], 0)
+    assert sorted(by_table.widths) == pytest.approx(sorted(widths.reshape(15, 50).mean(axis=1)))
+    predict_table(restored, rows, output=tmp_path / "intervals.parquet")
+    written = pd.read_parquet(tmp_path / "intervals.parquet")[["lower", "upper"]].to_numpy()
+    np.testing.assert_array_equal(written, ends)
+    inside = (ends[:, 0] <= new.truth) & (new.truth <= ends[:, 1])
+    np.testing.assert_array_equal(inside, scores >= ours.threshold_)
+
+
+ENDS = [(0, "minus {0} to upper plus {0}"), (9, "plus {0} to upper minus {0}")]
+
+
+@pytest.mark.parametrize(("half", "ends"), ENDS)
+def test_the_words_say_where_intervals_from_quantiles_end(half: float, ends: str) -> None:
+    frame = draw_sites()
+    method = MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth, tasks=frame.site, lower=frame.guess - half, upper=frame.guess + half
+    )
+    assert f"from lower {ends.format(abs(method.threshold_))}" in method.promise_
+    assert "empty interval is no all-clear" in method.explain()
+    assert "label" not in method.explain() + method.promise_
+
+
+def test_more_empty_intervals_than_misses_are_allowed_are_reported() -> None:
+    frame = draw_sites()
+    method = MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth, tasks=frame.site, lower=frame.guess - 9, upper=frame.guess + 9
+    )
+    assert method.threshold_ > 2
+    new = frame.assign(lo=frame.guess, up=frame.guess + 1)
+    with pytest.warns(UserWarning, match="100.0% of the intervals are empty"):
+        result = predict_table(method, new, lower="lo", upper="up")
+    assert set(result.to_pandas()["lower"]) == {math.inf}
+
+
 def test_too_few_tasks_may_have_infinite_intervals() -> None:
     few, method = draw_sites(3), MetaPS(**LEVELS, on_infeasible="trivial")
     with pytest.raises(InfeasibleGuarantee, match="'trivial' for intervals of infinite width"):
