@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from metapac import (
+    Columns,
     Guarantee,
     InvalidInput,
     MetaPS,
@@ -22,6 +23,7 @@ from metapac import (
     count_liars,
     load,
     make_site,
+    open_table,
     read_site,
 )
 from metapac import failure_probability as failure
@@ -196,6 +198,7 @@ def test_a_coarse_site_is_named(tmp_path: Path) -> None:
 NAMES = ["", " a", 3, None, True, [], "a\n", "s\x001", "s\x1b1", "s\u20281", "\ufeffs1", "s1\u3000"]
 
 
+PAIR = {"lower": "q5", "upper": "q95", "y": "truth"}
 IMPOSSIBLE_MESSAGES: list[Any] = [
     *(("name", {"name": value}) for value in NAMES),
     ("model", {"model": ""}),
@@ -206,6 +209,7 @@ IMPOSSIBLE_MESSAGES: list[Any] = [
     *(("precision", {"precision": value}) for value in ("int64", np.dtype("int8"))),
     ("classes", {"classes": ("a",)}),
     ("classes", {"guarantee": replace(AGREED, per_class=True)}),
+    ("thresholds inf", {"columns": PAIR, "thresholds": ((np.inf,),)}),
     ("thresholds 0.5", {"columns": {"prediction": "guess", "y": "truth"}}),  # at most 0
     *(("range|between", {"range": value}) for value in ((0.9, 0.1), (0.95, 1.0), (0.0, 0.0))),
 ]
@@ -376,9 +380,32 @@ def test_sentence() -> None:
     numbers = f"Of 40 sites, {most} dishonest ones can {{}}; {least} can {{}}."
     ends = ("make every interval infinite", "shrink every interval to its prediction")
     assert describe_liars(combine_sites(wide)) == numbers.format(*ends)
+    ends = ("make every interval infinite", "empty every interval")
+    assert describe_liars(combine_sites([replace(one, columns=PAIR) for one in plain])) == (
+        numbers.format(*ends)
+    )
     ends = ("force every label into every set", "empty every set")
     assert describe_liars(combine_sites(plain)) == numbers.format(*ends)
     assert describe_liars(combine_sites(plain[:2], on_infeasible="trivial")) == ""
+
+
+def test_sites_with_quantiles_give_the_promise_of_one_table(tmp_path: Path) -> None:
+    rng, method = np.random.default_rng(0), MetaPS(epsilon=0.2, alpha=0.3, delta=0.1)
+    y, tasks = rng.normal(size=1600), np.repeat([f"s{i:02d}" for i in range(40)], 40)
+    lower = y - rng.normal(1, 1, 1600)
+    table = pd.DataFrame({"site": tasks, "truth": y, "q5": lower, "q95": y + 1})
+    sites = []
+    for name, rows in table.groupby("site"):
+        site = make_site(method, open_table(rows, Columns(**PAIR)), name=str(name))
+        site.save(tmp_path / f"{name}.json")
+        sites.append(read_site(tmp_path / f"{name}.json"))
+        assert sites[-1] == site
+    whole = method.calibrate(open_table(table, Columns(task="site", **PAIR)))
+    combined = combine_sites(sites)
+    assert combined.threshold_ == whole.threshold_
+    assert combined.columns_ == PAIR
+    new = {"lower": [0.0, 5.0], "upper": [3.0, 0.0]}
+    np.testing.assert_array_equal(combined.predict_interval(**new), whole.predict_interval(**new))
 
 
 def test_only_sites_that_count_are_counted() -> None:

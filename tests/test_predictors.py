@@ -243,6 +243,8 @@ def test_what_combine_refuses() -> None:
     assert_refused("task_thresholds falls 0.3 0.15 task 7", method().combine, sent)
 
 
+PAIR: dict[str, Any] = {"lower": [1.0, 2.0], "upper": [2.0, 3.0]}
+
 BAD_INTERVALS: list[tuple[str, dict[str, Any]]] = [
     ("y prediction shape (1,) (2,)", {"y": [1.0]}),
     ("y finite nan position 1", {"y": [1.0, math.nan]}),
@@ -259,6 +261,17 @@ BAD_INTERVALS: list[tuple[str, dict[str, Any]]] = [
     ("y (2, 1)", {"y": [[1.0], [2.0]], "prediction": [[1.0], [2.0]]}),
     ("y ()", {"y": 1.0, "prediction": 1.0}),
     ("per_class=True", {"per_class": True}),
+    ("tasks", {"tasks": None}),
+    ("prediction lower upper", {"prediction": None}),
+    ("prediction", {"prediction": None, "scale": [1.0, 1.0]}),
+    ("lower upper", {"prediction": None, "lower": [1.0, 2.0]}),
+    ("upper lower", {"prediction": None, "upper": [1.0, 2.0]}),
+    ("prediction lower", {"lower": [1.0, 2.0], "upper": [1.0, 2.0]}),
+    ("scale lower", {"prediction": None, "scale": [1.0, 1.0], **PAIR}),
+    ("lower finite nan", {"prediction": None, **PAIR, "lower": [1.0, math.nan]}),
+    ("upper finite -inf", {"prediction": None, **PAIR, "upper": [1.0, -math.inf]}),
+    ("y finite inf", {"prediction": None, **PAIR, "y": [1.0, math.inf]}),
+    ("y upper shape (2,) (1,)", {"prediction": None, **PAIR, "upper": [1.0]}),
 ]
 
 
@@ -279,6 +292,7 @@ def promises() -> dict[str, Any]:
         "by_class": method(per_class=True).calibrate(MATRIX, TASKS, LABELS, classes=CLASSES),
         "plain": method().calibrate_intervals(y, 0 * y, TASKS),
         "scaled": method().calibrate_intervals(y, 0 * y, TASKS, np.full(3600, 2.0)),
+        "quantiles": method().calibrate_intervals(y, tasks=TASKS, lower=0 * y - 1, upper=0 * y + 1),
         "clusters": method().calibrate(TRUE, TASKS, clusters=[f"c{i}" for i in TASKS]),
     }
 
@@ -302,6 +316,12 @@ BAD_CALLS: list[Any] = [
         ("plain", "predict_interval", lambda p: p.predict_set([[0.1, 0.9]])),
         ("plain", "scale", lambda p: p.predict_interval([0.0], [2.0])),
         ("plain", "prediction nan", lambda p: p.predict_interval([math.nan])),
+        ("plain", "prediction calibration", lambda p: p.predict_interval(lower=[0.0], upper=[1.0])),
+        ("quantiles", "lower upper calibration", lambda p: p.predict_interval([0.0])),
+        ("quantiles", "lower upper", lambda p: p.predict_interval(lower=[0.0])),
+        ("quantiles", "prediction lower upper", lambda p: p.predict_interval()),
+        ("quantiles", "lower nan", lambda p: p.predict_interval(lower=[math.nan], upper=[0.0])),
+        ("quantiles", "predict_interval", lambda p: p.predict_set([[0.1, 0.9]])),
         ("scaled", "scale", lambda p: p.predict_interval([0.0])),
         ("scaled", "scale 0.0", lambda p: p.predict_interval([0.0], [0.0])),
         ("true", "table", lambda p: p.predict(TRUE)),

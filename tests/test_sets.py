@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from metapac import (
     interval,
     label_lists,
     load,
+    quantile_interval,
+    quantile_scores,
     residual_scores,
     set_sizes,
     summarise_sets,
@@ -37,6 +40,7 @@ from metapac import (
 from tests.helpers.refusals import assert_refused
 from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
+ELEVEN_OF_20 = np.r_[np.zeros(20), np.arange(20.0), np.full(20, 8.5)]  # y, lower and upper
 SETS = np.array([[True, False, True], [False, False, False], [True, True, True]])
 finite = st.floats(-1e6, 1e6)
 
@@ -65,6 +69,47 @@ def test_the_example_at_the_cut_is_inside(prediction: float, scale: float, y: fl
         cut = float(precision(residual_scores(y, prediction, scale)))
         low, high = interval(cut, prediction, scale, precision=precision).tolist()
         assert low <= y <= high
+
+
+anything = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, -0.0, 5e-324, -5e-324, 1.0, np.nextafter(1, 2), -1.0, 2.0**53, 1.7e308, -1.7e308]
+)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@given(y=anything, lower=anything, upper=anything, cut=anything | st.just(-math.inf))
+def test_a_quantile_interval_holds_every_y_that_scores_enough(
+    y: float, lower: float, upper: float, cut: float
+) -> None:
+    score = quantile_scores(y, lower, upper)
+    assert score < math.inf
+    for precision, cuts in ((np.float64, [cut, score]), (np.float32, [score.astype("f4")])):
+        for one in (float(value) for value in cuts if value < math.inf):
+            low, high = quantile_interval(one, lower, upper, precision=precision).tolist()
+            if precision(score) >= one:
+                assert low <= y <= high
+            assert low <= high or (low, high) == (math.inf, -math.inf)
+            if low <= y <= high and precision is np.float64:  # too low by rounding at most
+                room = Fraction(1e-15) * sum(abs(Fraction(v)) for v in (lower, upper, y))
+                assert min(exactly(y, lower), exactly(upper, y)) >= exactly(one) - room - TINY
+
+
+TINY = Fraction(1e-322)
+
+
+def exactly(one: float, minus: float = 0.0) -> Any:
+    """Return a difference without rounding."""
+    return Fraction(one) - Fraction(minus) if math.isfinite(one) else one
+
+
+@given(st.lists(st.integers(-(2**20), 2**20), min_size=4, max_size=4))
+def test_a_quantile_interval_is_exact_on_a_grid(numbers: list[int]) -> None:
+    """Where differences are exact, y is inside if and only if its score reaches the threshold."""
+    y, lower, upper, cut = (number / 64 for number in numbers)
+    for value in (y, lower + cut, upper - cut, lower + cut - 1 / 64, upper - cut + 1 / 64):
+        low, high = quantile_interval(cut, lower, upper).tolist()
+        assert (low <= value <= high) == (quantile_scores(value, lower, upper) >= cut)
+    assert (low > high) == (lower + cut > upper - cut)
 
 
 @given(hnp.arrays(bool, st.tuples(st.integers(0, 30), st.integers(2, 4))))
@@ -217,6 +262,16 @@ CALLS: list[tuple[str, Any]] = [
     ("scale positive -2.0", lambda: interval(-1.0, [1.0], [1.0, -2.0])),
     ("y inf position 0", lambda: residual_scores([math.inf], [1.0])),
     ("prediction scale (3,) (2,)", lambda: interval(-1.0, [1.0, 2.0, 3.0], [1.0, 2.0])),
+    ("threshold inf", lambda: quantile_interval(math.inf, [1.0], [2.0])),
+    ("threshold nan", lambda: quantile_interval(math.nan, [1.0], [2.0])),
+    ("lower nan position 1", lambda: quantile_interval(0.0, [1.0, math.nan], [2.0, 2.0])),
+    ("upper inf position 0", lambda: quantile_scores([1.0], [1.0], [math.inf])),
+    ("y nan position 0", lambda: quantile_scores([math.nan], [1.0], [2.0])),
+    ("lower upper (2,) (1,)", lambda: quantile_interval(0.0, [1.0, 2.0], [2.0])),
+    ("y upper (1,) (2,)", lambda: quantile_scores([1.0], [1.0], [2.0, 3.0])),
+    ("y lower real", lambda: quantile_scores([1.0], ["a"], [2.0])),
+    ("lower upper 11 20 swapped", lambda: quantile_scores(*np.split(ELEVEN_OF_20, 3))),
+    ("lower upper 11 20 swapped", lambda: quantile_interval(0.0, *np.split(ELEVEN_OF_20, 3)[1:])),
     ("y prediction (3,) (3, 1)", lambda: residual_scores([1.0] * 3, [[1.0]] * 3)),
 ]
 
@@ -281,6 +336,72 @@ def test_columns_of_a_new_table_are_known(tmp_path: Path) -> None:
     np.testing.assert_array_equal(written, promise.predict_interval(new.guess, new.sd))
     inside = (written[:, 0] <= new.truth) & (new.truth <= written[:, 1])
     np.testing.assert_array_equal(inside, scores >= promise.threshold_)
+
+
+def test_quantiles_give_arrays_and_tables_the_same_intervals(tmp_path: Path) -> None:
+    def bounds(frame: pd.DataFrame) -> dict[str, Any]:
+        """Return quantiles that are too far apart, of which one in ten crosses."""
+        wide = np.where(np.arange(len(frame)) % 10, 3 * frame.sd, -0.1)
+        return {"lower": (frame.guess - wide).rename("q5"), "upper": frame.guess + wide}
+
+    frame, new, names = draw_sites(), draw_sites(15, rng=1), {"lower": "q5", "upper": "q95"}
+    plain = MetaPS(**LEVELS).calibrate(quantile_scores(frame.truth, **bounds(frame)), frame.site)
+    ours = MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth,
+        tasks=frame.site,
+        **bounds(frame) | {"upper": bounds(frame)["upper"].rename("q95")},
+    )
+    assert ours.threshold_ == plain.threshold_
+    table = calibrate_table(
+        frame.assign(q5=bounds(frame)["lower"], q95=bounds(frame)["upper"]),
+        task="site", y="truth", **names, **LEVELS,
+    )  # fmt: skip
+    ours.save(tmp_path / "promise.json")
+    restored = load(tmp_path / "promise.json")
+    for predictor in (ours, restored):
+        assert (predictor.columns_, predictor.promise_) == (table.columns_, table.promise_)
+        assert predictor.explain() == table.explain()
+    assert ours.columns_ == {"task": "site", "y": "truth", **names}
+    scores, ends = (
+        quantile_scores(new.truth, **bounds(new)),
+        restored.predict_interval(**bounds(new)),
+    )
+    rows = new.assign(q5=bounds(new)["lower"], q95=bounds(new)["upper"])
+    by_table, by_array = evaluate_table(restored, rows), evaluate(ours, scores, new.site)
+    assert sorted(by_table.missed.tolist()) == sorted(by_array.missed.tolist())
+    widths = np.maximum(ends[:, 1] - ends[:, 0], 0)
+    assert sorted(by_table.widths) == pytest.approx(sorted(widths.reshape(15, 50).mean(axis=1)))
+    predict_table(restored, rows, output=tmp_path / "intervals.parquet")
+    written = pd.read_parquet(tmp_path / "intervals.parquet")[["lower", "upper"]].to_numpy()
+    np.testing.assert_array_equal(written, ends)
+    inside = (ends[:, 0] <= new.truth) & (new.truth <= ends[:, 1])
+    np.testing.assert_array_equal(inside, scores >= ours.threshold_)
+
+
+ENDS = [(0, "minus {0} to upper plus {0}"), (9, "plus {0} to upper minus {0}")]
+
+
+@pytest.mark.parametrize(("half", "ends"), ENDS)
+def test_the_words_say_where_intervals_from_quantiles_end(half: float, ends: str) -> None:
+    frame = draw_sites()
+    method = MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth, tasks=frame.site, lower=frame.guess - half, upper=frame.guess + half
+    )
+    assert f"from lower {ends.format(abs(method.threshold_))}" in method.promise_
+    assert "empty interval is no all-clear" in method.explain()
+    assert "label" not in method.explain() + method.promise_
+
+
+def test_more_empty_intervals_than_misses_are_allowed_are_reported() -> None:
+    frame = draw_sites()
+    method = MetaPS(**LEVELS).calibrate_intervals(
+        frame.truth, tasks=frame.site, lower=frame.guess - 9, upper=frame.guess + 9
+    )
+    assert method.threshold_ > 2
+    new = frame.assign(lo=frame.guess, up=frame.guess + 1)
+    with pytest.warns(UserWarning, match="100.0% of the intervals are empty"):
+        result = predict_table(method, new, lower="lo", upper="up")
+    assert set(result.to_pandas()["lower"]) == {math.inf}
 
 
 def test_too_few_tasks_may_have_infinite_intervals() -> None:

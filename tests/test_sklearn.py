@@ -37,6 +37,7 @@ from metapac import (
     MetaPS,
     NotCalibrated,
     load,
+    quantile_scores,
     residual_scores,
 )
 from metapac._common import Array
@@ -115,9 +116,27 @@ class FilledRegressor(Filled, MetaPSRegressor):
     """The regressor with groups for rows that come without."""
 
 
-@pytest.mark.parametrize("kind", [FilledClassifier, FilledRegressor])
-def test_the_checks_of_scikit_learn_pass(kind: Any) -> None:
-    estimator = kind(LogisticRegression() if kind is FilledClassifier else Ridge(), **LENIENT)
+class Quantile(LinearRegression):  # type: ignore[misc]
+    """A least-squares fit, moved by as much as the quantile of a normal error."""
+
+    def __init__(self, move: float = 0.0) -> None:
+        super().__init__()
+        self.move = move
+
+    def predict(self, X: Any) -> Any:
+        return super().predict(X) + self.move
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        (FilledClassifier, LogisticRegression()),
+        (FilledRegressor, Ridge()),
+        (FilledRegressor, (Quantile(-1.0), Quantile(1.0))),
+    ],
+)
+def test_the_checks_of_scikit_learn_pass(kind: Any, model: Any) -> None:
+    estimator = kind(model, **LENIENT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a base class, and of guarantees that say nothing
         results = estimator_checks.check_estimator(estimator, on_fail=None, on_skip=None)
@@ -542,6 +561,55 @@ def test_intervals_are_those_of_the_array_route(estimator: Any, split: Any, **op
     assert evaluation.widths.tolist() == pytest.approx(by_group.width.mean().tolist())
     score = model.score(NEW.x, NEW.values, NEW.groups)
     assert score == pytest.approx(1 - evaluation.errors.mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"prefit": True}, {"shots": 8}])
+@pytest.mark.parametrize("half", [0.5, 20.0])  # too close together, and too far apart
+def test_intervals_from_quantiles_are_those_of_the_array_route(half: float, options: Any) -> None:
+    pair = (Quantile(-half), Quantile(half))
+    if options.get("prefit"):
+        pair = tuple(model.fit(X[:9], VALUES[:9]) for model in pair)  # type: ignore[assignment]
+    model = fit_regressor(pair, **options)
+    assert model.meta_ps_.columns_.keys() >= {"lower", "upper"}
+    assert (model.meta_ps_.threshold_ > 0) == (half == 20.0)
+    if options.get("shots"):
+        support = (NEW.x[:8], NEW.values[:8])
+        fitted, new = [clone(one).fit(*support) for one in pair], NEW.x[8:]
+        ends = model.predict_interval(new, support=support)
+    else:
+        fitted, new, ends = model.estimator_, NEW.x, model.predict_interval(NEW.x)
+        rest = np.isin(GROUPS, model.calibration_groups_)
+        scores = quantile_scores(VALUES[rest], *(one.predict(X[rest]) for one in fitted))
+        arrays = MetaPS(**LEVELS).calibrate(scores, GROUPS[rest])
+        assert model.meta_ps_.threshold_ == arrays.threshold_
+        np.testing.assert_allclose(model.predict(new), fitted[0].predict(new) + half)
+        evaluation = model.evaluate(new, NEW.values, NEW.groups)
+        missed = (NEW.values < ends[:, 0]) | (NEW.values > ends[:, 1])
+        by_group = pd.DataFrame({"missed": missed, "width": np.diff(ends)[:, 0]})
+        by_group = by_group.groupby(NEW.groups)
+        assert evaluation.missed.tolist() == by_group.missed.sum().tolist()
+        assert evaluation.widths.tolist() == pytest.approx(by_group.width.mean().tolist())
+    lower, upper = (one.predict(new) for one in fitted)
+    expected = model.meta_ps_.predict_interval(lower=lower, upper=upper)
+    np.testing.assert_array_equal(ends, expected)
+
+
+def test_what_is_no_pair_of_quantile_models() -> None:
+    ridge = Ridge()
+    for estimator, changes in (
+        ((), {}),
+        ((ridge,), {}),
+        ((ridge, ridge, ridge), {}),
+        ([ridge, ridge], {}),
+        ((ridge, Ridge), {}),
+        ((BayesianRidge(), BayesianRidge()), {"return_std": True}),
+    ):
+        with pytest.raises(InvalidInput, match="estimator"):
+            MetaPSRegressor(estimator, **LEVELS | changes).fit(X, VALUES, groups=GROUPS)
+    with pytest.raises(InvalidInput, match="estimator"):
+        make((LogisticRegression(), LogisticRegression())).fit(X, Y, GROUPS)
+    with pytest.raises(InvalidInput, match="swapped"):
+        fit_regressor((Quantile(1.0), Quantile(-1.0)))
 
 
 def count_broken(fits: int, *, shuffle: bool) -> int:

@@ -70,6 +70,8 @@ from metapac.sets import answers as answers
 from metapac.sets import empty_sets as empty_sets
 from metapac.sets import interval as interval
 from metapac.sets import label_lists as label_lists
+from metapac.sets import quantile_interval as quantile_interval
+from metapac.sets import quantile_scores as quantile_scores
 from metapac.sets import residual_scores as residual_scores
 from metapac.sets import set_sizes as set_sizes
 from metapac.sets import summarise_sets as summarise_sets

@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 
 _SEPARATOR = r'(?![^\W_])[^"\r\n\0\ud800-\udfff]'  # neither a letter nor a digit
 _LIKE_UTF8 = ("ascii", "utf-8-sig")  # read as UTF-8, with or without a byte order mark
-_NUMBERS = ("prediction", "y", "scale")
+NUMBERS = ("prediction", "y", "scale", "lower", "upper")
 _SCORES = ("score", "label", "columns", "classes", "classes_column")
+
+
+def hold_numbers(columns: Mapping[str, Any] | None) -> bool:
+    """Return whether stored columns are those of regression, whose sets are intervals."""
+    return not {"prediction", "lower"}.isdisjoint(columns or {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +31,8 @@ class Columns:
 
     A table has a row for each example: its task, and either the score of its true label (``score``)
     or its true label and a score for each class (``label``, ``columns``). For regression it has the
-    predicted and the true number (``prediction``, ``y``).
+    predicted and the true number (``prediction``, ``y``), or two predicted quantiles and the true
+    number (``lower``, ``upper``, ``y``).
 
     Parameters
     ----------
@@ -52,9 +58,12 @@ class Columns:
         For regression: column with the predicted number. The score is then
         ``-|y - prediction| / scale``, as in ``residual_scores``, and sets are intervals.
     y : str, optional
-        Column with the true number, beside ``prediction``.
+        Column with the true number, beside ``prediction``, or ``lower`` and ``upper``.
     scale : str, optional
         Column with the scale of each residual, a positive number; 1 by default.
+    lower, upper : str, optional
+        For regression from quantiles, instead of ``prediction``: columns with a low and a high
+        predicted quantile. The score is ``min(y - lower, upper - y)``, as in ``quantile_scores``.
     cluster : str, optional
         Column with the cluster of each task, such as its hospital group. Tasks of one cluster may
         depend on each other. One random task of each cluster is calibrated on or judged, and the
@@ -79,6 +88,8 @@ class Columns:
     prediction: str | None = None
     y: str | None = None
     scale: str | None = None
+    lower: str | None = None
+    upper: str | None = None
     cluster: str | None = None
     id: str | None = None
     reserved: ClassVar[tuple[str, ...]] = ()  # other columns without class scores
@@ -110,19 +121,39 @@ class Columns:
         yield from self._problems_of_numbers()
 
     def _problems_of_numbers(self) -> Iterator[tuple[str, str | tuple[str, str]]]:
-        if self.prediction is None:
+        yield from self._problems_of_quantiles()
+        if not self.is_regression:
             for name in ("y", "scale"):
                 if getattr(self, name) is not None:
                     text = f"{name} needs prediction, the column with the predicted number."
                     yield f"{text} For classes, pass label.", (name, "label")
             return
+        kind = "prediction" if self.lower is None else "lower"
         for name in ("score", "label", "classes", "classes_column"):
             if getattr(self, name) is not None:
-                yield f"prediction is for regression, and {name} for other scores.", name
+                true = " The true number is y." if name == "label" else ""
+                yield f"{kind} is for regression, and {name} for other scores.{true}", name
+        for name, other in (*((name, "y") for name in NUMBERS if name != "y"), ("lower", "upper")):
+            both = getattr(self, name)
+            if both is not None and both == getattr(self, other):
+                text = f"{name} and {other} must name different columns, got {both!r} for both"
+                why = ": the true value of a new row is not known" if other == "y" else ""
+                yield f"{text}{why}.", (name, other)
+
+    def _problems_of_quantiles(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        if (self.lower is None) != (self.upper is None):
+            given, other = ("upper", "lower") if self.lower is None else ("lower", "upper")
+            text = f"{given} needs {other}: regression from quantiles takes a low and a high one."
+            yield text, ("lower", "upper")
         for name in ("prediction", "scale"):
-            if self.y is not None and getattr(self, name) == self.y:
-                text = f"{name} and y must name different columns, got {self.y!r} for both: the "
-                yield f"{text}true value of a new row is not known.", (name, "y")
+            if self.lower is not None and getattr(self, name) is not None:
+                text = "pass either prediction and perhaps scale, or lower and upper, which give"
+                yield f"{text} another score: got {name} and lower.", (name, "lower")
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether numbers are predicted, so that sets are intervals."""
+        return self.prediction is not None or self.lower is not None
 
     @property
     def pattern(self) -> str | Sequence[str]:
@@ -153,7 +184,7 @@ class Columns:
         dict
             Names by meaning.
         """
-        names = ("task", "score", "label", *_NUMBERS, "cluster")
+        names = ("task", "score", "label", *NUMBERS, "cluster")
         used = {name: getattr(self, name) for name in names}
         if self.classes_column is not None:
             used |= {"columns": self.pattern, "classes_column": self.classes_column}
@@ -179,11 +210,11 @@ class Columns:
         """
         chosen = {field.name: getattr(self, field.name) for field in fields(Columns)}
         given = {name for name, value in chosen.items() if value is not None}
-        are_numbers = "prediction" in stored and not given.intersection(_SCORES)
-        are_numbers = are_numbers or bool(given.intersection(_NUMBERS))
+        are_numbers = hold_numbers(stored) and not given.intersection(_SCORES)
+        are_numbers = are_numbers or bool(given.intersection(NUMBERS))
         if not are_numbers:
             chosen |= self._resolve_scores(stored, classes)
-        for name in ("task", "cluster", "columns", *(_NUMBERS if are_numbers else ())):
+        for name in ("task", "cluster", "columns", *(NUMBERS if are_numbers else ())):
             chosen[name] = stored.get(name) if chosen[name] is None else chosen[name]
         reserved = tuple(stored[name] for name in ("task", "label", "cluster") if name in stored)
         return _NewColumns(**chosen, reserved=reserved, calibrated_score=stored.get("score"))

@@ -497,7 +497,7 @@ def _find_reasons(promise: ThresholdSets, words: Words) -> dict[Any, str]:
         if outcome.threshold > -math.inf:
             continue
         text = _ALL_KEPT if part.label is None else "it is always kept, so it is never missed."
-        if "prediction" in (promise.columns_ or {}):
+        if promise._is_interval:
             text = "every interval is infinite, so no number is missed."
         demand = part.demand()
         if not demand.is_feasible():

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from metapac import _common, artefact, inputs
 from metapac._common import Floats, PathLike, Progress, as_whole_number, listed, warn
 from metapac._text import name_score
+from metapac.columns import hold_numbers
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
@@ -145,6 +146,11 @@ class Site:
             raise InvalidInput(
                 f"thresholds holds {value!r}, which no {self.precision.name} score can be."
             )
+        if "lower" in (self.columns or {}) and np.max(thresholds) == np.inf:
+            raise InvalidInput(
+                "thresholds of predicted quantiles must be below inf: their scores, "
+                "min(y - lower, upper - y), are finite."
+            )
         for value in thresholds[thresholds > 0][:1].tolist():
             if "prediction" in (self.columns or {}):
                 raise InvalidInput(
@@ -213,7 +219,7 @@ class Site:
     def _explain_shortage(self, place: int) -> str:
         """Return what happens to a site that has too few examples, in total or of a class."""
         guarantee, effect = self.guarantee, "keeps every label"
-        if "prediction" in (self.columns or {}):
+        if hold_numbers(self.columns):
             effect = "has infinite intervals"
         if self.classes is not None:
             guarantee = guarantee.for_class(self.classes[place], self.classes)
@@ -658,8 +664,9 @@ def describe_liars(predictor: MetaPS) -> str:
         return ""
     ones = "1 dishonest one" if to_keep_all == 1 else f"{to_keep_all} dishonest ones"
     widen, narrow = "force every label into every set", "empty every set"
-    if "prediction" in (predictor.columns_ or {}):
+    if predictor._is_interval:
         widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
+        narrow = "empty every interval" if "lower" in (predictor.columns_ or {}) else narrow
     return f"Of {sites} sites, {ones} can {widen}; {to_empty} can {narrow}."
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from metapac._common import as_probability, as_whole_number, check_bool, listed
+from metapac.columns import hold_numbers
 from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_plain_label
 from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
@@ -28,12 +29,22 @@ def _describe_misses(g: Guarantee, threshold: Thresholds, columns: Mapping[str, 
     if g.per_class:
         return _describe_class_misses(g.epsilon, threshold)
     what, truth = _describe_sets(threshold), "label"
-    if "prediction" in columns:
+    if hold_numbers(columns):
         what, truth = "the intervals", "number"
         if isinstance(threshold, float) and threshold > -math.inf:
-            times = " times scale" if "scale" in columns else ""
-            what += f" prediction plus and minus {0.0 - threshold!r}{times}"
+            what += f" {_describe_ends(threshold, columns)}"
     return f"{what} miss the true {truth} at most {percent(g.miss_rate)} of the time"
+
+
+def _describe_ends(threshold: float, columns: Mapping[str, Any]) -> str:
+    """Return where intervals begin and end."""
+    if "lower" not in columns:
+        times = " times scale" if "scale" in columns else ""
+        return f"prediction plus and minus {0.0 - threshold!r}{times}"
+    if threshold == 0:
+        return "from lower to upper"
+    signs = ("plus", "minus") if threshold > 0 else ("minus", "plus")
+    return "from lower {0} {2!r} to upper {1} {2!r}".format(*signs, abs(threshold))
 
 
 def _describe_class_misses(epsilon: Epsilon, thresholds: Thresholds) -> str:
@@ -354,7 +365,7 @@ class Guarantee:
                 f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
                 "and gives no confidence for this one; it holds"
             )
-        is_average = not self.per_class and "prediction" not in columns  # over a task's classes
+        is_average = not (self.per_class or hold_numbers(columns))  # over a task's classes
         return (
             f"{start} provided that calibration {units} and new {units} are {alike}, "
             f"{SAMPLED}{BALANCED * is_average}, that no calibration {unit} was seen in training, "

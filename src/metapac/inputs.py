@@ -27,7 +27,7 @@ from metapac._common import (
     on_host,
 )
 from metapac._text import without_invisible
-from metapac.columns import Columns
+from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput, keyword
 
 
@@ -574,7 +574,7 @@ def _column_classes(width: int, scores: Any, classes: Sequence[Any] | None) -> t
     return names
 
 
-_MEANINGS = ("task", "score", "label", "classes_column", "prediction", "y", "scale")
+_MEANINGS = ("task", "score", "label", "classes_column", *NUMBERS)
 
 
 def find_names(*reserved: str, **columns: Any) -> dict[str, str]:

@@ -29,6 +29,7 @@ from metapac._common import (
 )
 from metapac._text import inflect
 from metapac.binomial import allowed_errors, threshold
+from metapac.columns import hold_numbers
 from metapac.context import Context, as_context
 from metapac.data_checks import SetCounts
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
@@ -400,7 +401,7 @@ class ThresholdSets(Calibrated):
     @property
     def _is_interval(self) -> bool:
         """Whether it was calibrated for intervals; scores of residuals do not tell."""
-        return "prediction" in (self.columns_ or {})
+        return hold_numbers(self.columns_)
 
     @property
     def _known_classes(self) -> Sequence[Any] | None:
@@ -416,30 +417,50 @@ class ThresholdSets(Calibrated):
             pattern = (self.columns_ or {}).get("columns", "p_*")
             inputs.check_column_order(known, pattern, scores, classes, self.classes_ is not None)
 
-    def predict_interval(self, prediction: ArrayLike, scale: ArrayLike | None = None) -> Floats:
+    def predict_interval(
+        self,
+        prediction: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        *,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+    ) -> Floats:
         """Return an interval for each prediction, if calibrated for intervals.
 
         Parameters
         ----------
-        prediction : array_like
+        prediction : array_like, optional
             Predicted values.
         scale : array_like, optional
             Scale of each residual, if calibrated with a scale; by default 1.
+        lower, upper : array_like, optional
+            Two predicted quantiles, if calibrated with these instead of ``prediction``.
 
         Returns
         -------
         ndarray
-            Lower and upper ends, in the shape of ``prediction`` with a last axis of length 2.
+            Lower and upper ends, in the shape of the predictions with a last axis of length 2. From
+            quantiles an interval can be empty: its ends are then ``inf`` and ``-inf``.
         """
         self.check_calibrated()
         if self.classes_ is not None:
             raise InvalidInput("an interval needs one threshold, and per_class=True has several.")
-        known, widths = self.columns_ or {}, 1.0 if scale is None else scale
+        numbers = {"prediction": prediction, "scale": scale, "lower": lower, "upper": upper}
+        given, known = sets.name_numbers(**numbers), self.columns_ or {}
+        if self._is_interval and ("lower" in known) != ("lower" in given):
+            wanted = ("lower", "upper") if "lower" in known else ("prediction",)
+            rule = f"{' and '.join(wanted)} must be passed, as in calibration"
+            raise InvalidInput(f"{rule}: a guarantee holds for one score.", parameter=wanted)
+        if "lower" in given:
+            return sets.quantile_interval(self.threshold_, **given, precision=self.precision_)
+        widths = 1.0 if scale is None else scale
         if "scale" in known and scale is None:
             raise InvalidInput("scale must be passed: the residuals were calibrated with a scale.")
         if self._is_interval and "scale" not in known and np.any(np.asarray(widths) != 1):
             raise InvalidInput("scale must be left out: the residuals were calibrated without.")
-        return sets.interval(self.threshold_, prediction, widths, precision=self.precision_)
+        return sets.interval(
+            self.threshold_, given["prediction"], widths, precision=self.precision_
+        )
 
     def _body(self) -> dict[str, Any]:
         kept = {} if self._sets is None else {"sets": self._sets._asdict()}
@@ -628,10 +649,12 @@ class MetaPS(ThresholdSets):
     def calibrate_intervals(
         self,
         y: ArrayLike,
-        prediction: ArrayLike,
-        tasks: ArrayLike | Iterable[object],
+        prediction: ArrayLike | None = None,
+        tasks: ArrayLike | Iterable[object] | None = None,
         scale: ArrayLike | None = None,
         *,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         clusters: ClusterIds | None = None,
         rng: int = 0,
         context: Context | None = None,
@@ -639,15 +662,20 @@ class MetaPS(ThresholdSets):
     ) -> Self:
         """Find the threshold of prediction intervals, from numbers that a model predicted.
 
-        The threshold is that of ``calibrate`` on `residual_scores`. The guarantee then speaks of
-        intervals, which ``predict_interval`` returns.
+        The threshold is that of ``calibrate`` on `residual_scores` or, with ``lower`` and
+        ``upper``, on `quantile_scores`. The guarantee then speaks of intervals, which
+        ``predict_interval`` returns.
 
         Parameters
         ----------
-        y, prediction, tasks : array_like, shape (n,)
-            True values, predicted values, and the task of each example.
+        y : array_like, shape (n,)
+            True values.
+        prediction, tasks : array_like, shape (n,), optional
+            Predicted values, and the task of each example, which is always needed.
         scale : array_like, shape (n,), optional
             Scale of each residual, such as a predicted standard deviation; 1 by default.
+        lower, upper : array_like, shape (n,), optional
+            Two predicted quantiles, instead of ``prediction`` and ``scale``.
         clusters, rng, context, allow : optional
             As in ``calibrate``.
 
@@ -671,10 +699,13 @@ class MetaPS(ThresholdSets):
             raise InvalidInput(
                 "calibrate_intervals is for numbers, and per_class=True for classes."
             )
+        if tasks is None:
+            raise InvalidInput("tasks must give the task of each example.", parameter="tasks")
         tasks = inputs.keep_tasks(tasks)
-        scores = _score_numbers(y, prediction, tasks, scale)
-        numbers = {"prediction": prediction, "y": y} | ({} if scale is None else {"scale": scale})
-        columns = {name: name for name in numbers} | inputs.find_names(task=tasks, **numbers)
+        numbers = sets.name_numbers(prediction=prediction, scale=scale, lower=lower, upper=upper)
+        scores = _score_numbers(y, numbers, tasks)
+        columns = {name: name for name in (*numbers, "y")}
+        columns |= inputs.find_names(task=tasks, y=y, **numbers)
         data = Scored(scores, tasks, clusters=clusters, columns=columns)
         return self.calibrate(data, rng=rng, context=context, allow=allow)
 
@@ -784,7 +815,8 @@ class MetaPS(ThresholdSets):
         Parameters
         ----------
         scores : array_like, shape (n,) or (n, classes), or Table
-            Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`.
+            Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`
+            or `quantile_scores`.
             If old and new scores differ in precision, the coarser one is used for sets.
         tasks : array_like, shape (n,), optional
             Task of each example. None of them may have been calibrated on before.
@@ -994,7 +1026,7 @@ class MetaPS(ThresholdSets):
         demands = [part.demand() for part in evidence.parts(guarantee)]
         feasible = [demand.is_feasible() for demand in demands]
         if self.on_infeasible == "raise" and not all(feasible):
-            is_interval = "prediction" in (evidence.columns or {})
+            is_interval = hold_numbers(evidence.columns)
             message = planning.explain_too_few_tasks(demands, is_interval=is_interval)
             if evidence.clusters is not None:
                 message = planning.add_clusters(message, evidence.clusters)
@@ -1016,7 +1048,9 @@ class MetaPS(ThresholdSets):
         if guarantee.epsilon != self.epsilon:  # its classes were passed as text
             self.epsilon = guarantee.epsilon
         self.classes_, self.columns_ = evidence.classes, evidence.columns
-        self._score_range = evidence.score_range
+        # Scores of quantiles are in units of y: they look like no fractions or percentages.
+        are_quantiles = "lower" in (self.columns_ or {})
+        self._score_range = None if are_quantiles else evidence.score_range
         levels, left_out = tuple(guarantee.levels[i] for i in best), (~used).sum(axis=0)
         rows: Any = slice(None)
         if evidence.classes is not None:
@@ -1054,9 +1088,9 @@ class MetaPS(ThresholdSets):
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
 
 
-def _score_numbers(y: ArrayLike, prediction: ArrayLike, tasks: Any, scale: Any) -> Floats:
-    """Return the residual scores of numbers that were predicted, one for each example."""
-    scores = sets.residual_scores(y, prediction, 1.0 if scale is None else scale)
+def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floats:
+    """Return the scores of numbers that were predicted, one for each example."""
+    scores = sets.score_numbers(y, numbers)
     if scores.ndim != 1 or not len(scores):
         text = f"y must hold one number for each example, got shape {scores.shape}."
         raise InvalidInput(text, parameter="y")

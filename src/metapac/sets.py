@@ -20,13 +20,15 @@ from metapac._common import (
     listed,
 )
 from metapac.binomial import clopper_pearson_upper
+from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.guarantee import percent
 from metapac.inputs import as_number_array, as_plain_label, check_finite, kind_of
 
 # Bounds on what a score and an end point together may lose to rounding, and to underflow.
-_ROUNDINGS = 4 * float(np.finfo(np.float64).eps)
+ROUNDINGS = 4 * float(np.finfo(np.float64).eps)
 _UNDERFLOW = 4 * float(np.finfo(np.float64).smallest_subnormal)
+_FEW = 20  # rows in which most quantiles may cross; in more, they were probably swapped
 
 
 def label_lists(sets: ArrayLike, classes: Sequence[Any] | None = None) -> list[list[Any]]:
@@ -182,7 +184,7 @@ def interval_radius(threshold: float, precision: DTypeLike) -> tuple[float, floa
         raise InvalidInput(text)
     info = np.finfo(precision)
     widest = -threshold * (1 + float(info.eps)) + float(info.smallest_subnormal)
-    return widest, _ROUNDINGS, _UNDERFLOW
+    return widest, ROUNDINGS, _UNDERFLOW
 
 
 def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, Floats]:
@@ -193,6 +195,125 @@ def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, 
     if width.ndim:
         check_same_shape("prediction", centre, "scale", width)
     return centre, width
+
+
+def quantile_scores(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
+    """Return ``min(y - lower, upper - y)``, the scores of conformalised quantile regression.
+
+    Quantiles may cross: a row whose ``lower`` is above its ``upper`` is scored like any other.
+
+    Parameters
+    ----------
+    y, lower, upper : array_like
+        True values, and a low and a high predicted quantile, of one shape.
+
+    Returns
+    -------
+    ndarray
+        Scores in the shape of ``y``: positive between the quantiles, negative outside.
+
+    Raises
+    ------
+    InvalidInput
+        If ``lower`` is above ``upper`` in most of 20 rows or more, as if they were swapped.
+
+    References
+    ----------
+    Romano, Patterson and Candes (2019), Conformalized Quantile Regression.
+
+    Examples
+    --------
+    >>> from metapac import quantile_scores
+    >>> quantile_scores([1.0, 4.0], lower=[0.5, 1.0], upper=[3.0, 2.0])
+    array([ 0.5, -2. ])
+    """
+    target = as_number_array("y", y)
+    for name, values in (("lower", lower), ("upper", upper)):
+        check_same_index("y", y, name, values)
+        check_same_shape("y", target, name, as_number_array(name, values))
+    low, high = _as_quantiles(lower, upper)
+    check_finite("y", target)
+    return np.asarray(np.minimum(target - low, high - target))
+
+
+def quantile_interval(
+    threshold: float, lower: ArrayLike, upper: ArrayLike, *, precision: DTypeLike = np.float64
+) -> Floats:
+    """Return the lower and upper ends of all y whose quantile score is at least ``threshold``.
+
+    These are ``lower + threshold`` and ``upper - threshold``, rounded outwards as in `interval`. If
+    no y scores that high, the interval is empty and its ends are ``inf`` and ``-inf``, so that
+    every y is below the first and above the second; its width counts as 0.
+
+    Parameters
+    ----------
+    threshold : float
+        Threshold calibrated on `quantile_scores`. A positive one shrinks intervals.
+    lower, upper : array_like
+        Predicted quantiles, of one shape.
+    precision : dtype, default numpy.float64
+        Precision of the calibration scores.
+
+    Returns
+    -------
+    ndarray
+        Lower and upper ends, in the shape of ``lower`` with a last axis of length 2.
+
+    Examples
+    --------
+    >>> from metapac import quantile_interval
+    >>> quantile_interval(0.5, lower=[1.0, 1.0], upper=[3.0, 1.5]).round(6)
+    array([[ 1.5,  2.5],
+           [ inf, -inf]])
+    """
+    low, high = _as_quantiles(lower, upper)
+    inward, slack = quantile_inset(threshold, precision)
+    low = low + inward - (ROUNDINGS * np.abs(low) + slack)
+    high = high - inward + (ROUNDINGS * np.abs(high) + slack)
+    is_empty = ~(low <= high)
+    return np.stack([np.where(is_empty, np.inf, low), np.where(is_empty, -np.inf, high)], axis=-1)
+
+
+def quantile_inset(threshold: float, precision: DTypeLike) -> tuple[float, float]:
+    """Return how far `quantile_interval` moves the quantiles inwards, and how much it rounds."""
+    if not threshold < np.inf:
+        text = f"threshold must be below inf, as that of quantile_scores is, got {threshold:g}."
+        raise InvalidInput(text)
+    info = np.finfo(precision)
+    inward = threshold - abs(threshold) * float(info.eps) - float(info.smallest_subnormal)
+    return inward, ROUNDINGS * abs(inward) + _UNDERFLOW
+
+
+def _as_quantiles(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
+    low, high = as_number_array("lower", lower), as_number_array("upper", upper)
+    check_finite("lower", low)
+    check_finite("upper", high)
+    check_same_index("lower", lower, "upper", upper)
+    check_same_shape("lower", low, "upper", high)
+    check_order(int(np.sum(low > high)), low.size)
+    return low, high
+
+
+def check_order(crossed: int, rows: int, where: str = "") -> None:
+    """Raise if quantiles cross in most of many rows: they were probably swapped."""
+    if rows >= _FEW and 2 * crossed > rows:
+        text = f"lower must be at most upper, and is above it in {crossed} of {rows} rows"
+        raise InvalidInput(f"{where}{text}. Were they swapped?", parameter=("lower", "upper"))
+
+
+def name_numbers(**numbers: Any) -> dict[str, Any]:
+    """Return those of prediction, scale, lower and upper that were passed, once they fit."""
+    given = {name: value for name, value in numbers.items() if value is not None}
+    if not given:
+        text = "pass the predicted numbers: prediction, or the quantiles lower and upper."
+        raise InvalidInput(text, parameter=("prediction", "lower", "upper"))
+    Columns(**{name: name for name in given})
+    return given
+
+
+def score_numbers(y: ArrayLike, numbers: Mapping[str, Any]) -> Floats:
+    """Return the scores of true numbers beside what `name_numbers` returned."""
+    return (quantile_scores if "lower" in numbers else residual_scores)(y, **numbers)
 
 
 def _read(
@@ -320,11 +441,7 @@ class SetSummary:
 
     def _too_empty(self, epsilon: float) -> list[str]:
         """Say that more sets are empty than may miss, unless a few more are so by chance."""
-        if not self.empty or special.bdtrc(self.empty - 1, self.rows, epsilon) > _CHANCE:
-            return []
-        text = f"{self.empty / self.rows:.1%} of the sets are empty, which misses the true label"
-        limit = f"at most {percent(epsilon)} may: the guarantee does not hold on these rows"
-        return [f"{text}, but {limit}. {_SAME_MODEL}"]
+        return judge_empty(self.empty, self.rows, epsilon)
 
     def _alike(self) -> list[str]:
         if not self.by_class and self.rows not in (self.empty, self.full):
@@ -345,6 +462,17 @@ class SetSummary:
         found[f"Hardly any of the {self.rows} sets contains some classes ({listed(rare)})"] = rare
         remedy = "Evaluate the misses of each class, or calibrate a guarantee per class."
         return [f"{text}. {remedy}" for text, classes in found.items() if classes]
+
+
+def judge_empty(
+    empty: int, rows: int, epsilon: float, kind: tuple[str, str] = ("sets", "label")
+) -> list[str]:
+    """Say that more sets are empty than may miss, unless a few more are so by chance."""
+    if not empty or special.bdtrc(empty - 1, rows, epsilon) > _CHANCE:
+        return []
+    text = f"{empty / rows:.1%} of the {kind[0]} are empty, which misses the true {kind[1]}"
+    limit = f"at most {percent(epsilon)} may: the guarantee does not hold on these rows"
+    return [f"{text}, but {limit}. {_SAME_MODEL}"]
 
 
 def summarise_sets(sets: ArrayLike, classes: Sequence[Any] | None = None) -> SetSummary:

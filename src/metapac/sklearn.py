@@ -23,7 +23,7 @@ from metapac.evaluation import Evaluation
 from metapac.guarantee import Epsilon, Split
 from metapac.planning import Demand, all_feasible
 from metapac.predictors import MetaPS
-from metapac.sets import residual_scores
+from metapac.sets import score_numbers
 
 try:
     from sklearn import base
@@ -113,7 +113,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         context = replace(context, trained_on=[*(context.trained_on or ()), *training] or None)
         allow = {*check_allowed(self.allow), "task-names"}  # all groups were compared
         new._calibrate(method, output, scored, context=context, allow=allow)
-        reserved = {"prediction", "scale"} & (method.columns_ or {}).keys()
+        reserved = {"prediction", "scale", "lower", "upper"} & (method.columns_ or {}).keys()
         names = inputs.find_names(*reserved, task=groups, **{self._target: y})
         new.meta_ps_ = method._name_columns(names)
         new._fitted_with = new._get_state()
@@ -121,8 +121,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         new.calibration_groups_ = sorted(calibration, key=str)
         for name in ("n_features_in_", "feature_names_in_"):
             new.__dict__.pop(name, None)
-            if hasattr(new.estimator_, name):
-                setattr(new, name, getattr(new.estimator_, name))
+            first = each_model(new.estimator_)[0]
+            if hasattr(first, name):
+                setattr(new, name, getattr(first, name))
         self.__dict__ = new.__dict__
         return self
 
@@ -219,13 +220,14 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         """
         to_fit = metadata_routing.MethodMapping().add(caller="fit", callee="fit")
         router = metadata_routing.MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        return router.add(estimator=self.estimator, method_mapping=to_fit)
+        return router.add(estimator=each_model(self.estimator)[0], method_mapping=to_fit)
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of the class, with those of the estimator on its input."""
         tags = super().__sklearn_tags__()
-        if hasattr(self.estimator, "__sklearn_tags__"):
-            inner = self.estimator.__sklearn_tags__()
+        model = each_model(self.estimator)[0]
+        if hasattr(model, "__sklearn_tags__"):
+            inner = model.__sklearn_tags__()
             tags.input_tags, tags.non_deterministic = inner.input_tags, inner.non_deterministic
         return tags
 
@@ -235,7 +237,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _check_model(self, data: Examples) -> None:
         """Raise unless the fitted estimator can be scored; a classifier sets ``classes_``."""
-        check_estimator(self.estimator_, "predict")
+        for model in each_model(self.estimator_):
+            check_estimator(model, "predict")
 
     @abstractmethod
     def _adapt(self, x: Any = None, y: Any = None) -> Respond:
@@ -322,7 +325,17 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _train(self, data: Examples, training: list[Any], fit_params: dict[str, Any]) -> Any:
         """Return a clone fitted on the training groups; the estimator itself if there are none."""
-        model = self.estimator
+        if not isinstance(self.estimator, tuple):
+            return self._train_one(self.estimator, data, training, fit_params)
+        if self._target == "label" or self.return_std or len(self.estimator) != 2:
+            rule = "a tuple is for the two quantile models of MetaPSRegressor, without return_std"
+            text = f"estimator must be one model: {rule}, got {brief(self.estimator)}."
+            raise InvalidInput(text, parameter="estimator")
+        return tuple(self._train_one(one, data, training, fit_params) for one in self.estimator)
+
+    def _train_one(
+        self, model: Any, data: Examples, training: list[Any], fit_params: dict[str, Any]
+    ) -> Any:
         if isinstance(model, base.BaseEstimator):  # others do not tell
             if self._target == "label" and base.is_regressor(model):
                 text = f"estimator must be a classifier, got {brief(model)}"
@@ -591,8 +604,9 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
 
     Parameters
     ----------
-    estimator : object
-        Regressor with ``fit`` and ``predict``, such as a scikit-learn regressor or pipeline.
+    estimator : object, or tuple of two
+        Regressor with ``fit`` and ``predict``, such as a scikit-learn regressor or pipeline. Or two
+        of them, for a low and a high quantile: intervals are then those of `quantile_scores`.
     epsilon : float
         Miss rate allowed on a group: the fraction of its values outside their intervals.
     alpha : float
@@ -666,13 +680,13 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         Returns
         -------
         ndarray, shape (n, 2)
-            Lower and upper ends.
+            Lower and upper ends; ``inf`` and ``-inf`` of an empty interval, as quantiles may give.
         """
         output = self._respond(X, support)
-        return self.meta_ps_.predict_interval(*output.T)
+        return self.meta_ps_.predict_interval(**self._name(output))
 
     def predict(self, X: Any, *, support: Any = None) -> Floats:
-        """Return the estimator's own prediction, the centre of each interval.
+        """Return the estimator's own prediction, or the middle between its two quantiles.
 
         Parameters
         ----------
@@ -686,7 +700,8 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         ndarray, shape (n,)
             The predictions.
         """
-        return self._respond(X, support)[:, 0]
+        output = self._respond(X, support)
+        return output.mean(axis=1) if isinstance(self.estimator_, tuple) else output[:, 0]
 
     def _as_targets(self, y: Any) -> Floats:
         with explained("y holds the true values; for classes use MetaPSClassifier"):
@@ -697,23 +712,31 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         return values
 
     def _adapt(self, x: Any = None, y: Any = None) -> Respond:
-        model = base.clone(self.estimator_, safe=False).fit(x, y) if self.shots else self.estimator_
-        return lambda rows: predict_with_scale(model, rows, self.return_std)
+        models = each_model(self.estimator_)
+        if self.shots:
+            models = tuple(base.clone(model, safe=False).fit(x, y) for model in models)
+        return lambda rows: predict_numbers(models, rows, self.return_std)
+
+    def _name(self, output: Floats) -> dict[str, Floats]:
+        """Return the columns of the output by what they mean to `MetaPS`."""
+        names = ("prediction", "scale") if self.return_std else ("prediction",)
+        names = ("lower", "upper") if isinstance(self.estimator_, tuple) else names
+        return dict(zip(names, output.T, strict=False))
 
     def _calibrate(self, method: MetaPS, output: Floats, data: Examples, **options: Any) -> None:
-        prediction, std = output.T
-        scale = std if self.return_std else None
-        method.calibrate_intervals(data.y, prediction, data.groups, scale, **options)
+        options |= self._name(output)
+        method.calibrate_intervals(data.y, tasks=data.groups, **options)
 
     def _assess(self, output: Floats, data: Examples, **options: Any) -> Evaluation:
-        scores = residual_scores(data.y, *output.T)
+        scores = score_numbers(data.y, self._name(output))
         measured = evaluation.evaluate(self.meta_ps_, scores, data.groups, **options)
-        low, high = self.meta_ps_.predict_interval(*output.T).T
-        names, widths = index_groups(data.groups)[0], mean_by_group(data.groups, high - low)
+        low, high = self.meta_ps_.predict_interval(**self._name(output)).T
+        width = np.maximum(high - low, 0.0)  # an empty interval has none
+        names, widths = index_groups(data.groups)[0], mean_by_group(data.groups, width)
         return replace(measured, widths=widths[find_codes(measured.tasks, names)])
 
     def _find_covered(self, output: Floats, data: Examples) -> Array:
-        low, high = self.meta_ps_.predict_interval(*output.T).T
+        low, high = self.meta_ps_.predict_interval(**self._name(output)).T
         return np.asarray((low <= data.y) & (data.y <= high))
 
 
@@ -729,6 +752,11 @@ def explained(what: str) -> Iterator[None]:
 def quote(names: Iterable[Any]) -> str:
     """Return names as they are written in Python; of many, the first ones."""
     return listed([*map(repr, names)])
+
+
+def each_model(estimator: Any) -> tuple[Any, ...]:
+    """Return the models of a pair, or the only one."""
+    return estimator if isinstance(estimator, tuple) and estimator else (estimator,)
 
 
 def check_estimator(estimator: Any, *methods: str) -> Any:
@@ -913,10 +941,11 @@ def read_scores(model: Any, method: str, x: Any, columns: int) -> Floats:
     return values
 
 
-def predict_with_scale(model: Any, x: Any, with_std: bool) -> Floats:
-    """Return predictions and their scales, in two columns; 1 unless the model predicts them."""
-    name, rows = f"{type(model).__name__}.predict", validation._num_samples(x)
-    both = model.predict(x, return_std=True) if with_std else (model.predict(x), np.ones(rows))
+def predict_numbers(models: tuple[Any, ...], x: Any, with_std: bool) -> Floats:
+    """Return two columns: predictions and scales, 1 unless they are predicted; or two quantiles."""
+    name, rows = f"{type(models[0]).__name__}.predict", validation._num_samples(x)
+    both = models[0].predict(x, return_std=True) if with_std else [m.predict(x) for m in models]
+    both = both if len(both) > 1 else [*both, np.ones(rows)]
     columns = [inputs.as_score_array(name, values) for values in both]
     for column in columns:
         if column.shape not in ((rows,), (rows, 1)):

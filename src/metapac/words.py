@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from metapac._text import inflect, visible
+from metapac.columns import hold_numbers
 from metapac.evidence import UNKNOWN, Outcome, Part
 from metapac.guarantee import BALANCED, percent
 
@@ -31,6 +32,10 @@ USE = (
 )
 _USE_INTERVAL = (
     "An interval says where the true number may lie, not where in it the number is likely to be."
+)
+_EMPTY_INTERVAL = (
+    " An empty interval is no all-clear: the two quantiles are too close together. Treat it like "
+    "one of all numbers."
 )
 
 
@@ -101,11 +106,12 @@ def explain_guarantee(
 ) -> str:
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
-    is_interval = "prediction" in columns
+    is_interval = hold_numbers(columns)
     is_average = not (g.per_class or is_interval)  # over the classes of a task
     miss, use = "a list without the right label", USE
     if is_interval:
         miss, use = "an interval without the true number", _USE_INTERVAL
+        use += _EMPTY_INTERVAL * ("lower" in columns)
     drawn, new, pool = words, words.units, describe_pool(about, tasks)
     basis, limits = describe_basis(words, tasks, rules), []
     if g.min_examples:
@@ -176,7 +182,7 @@ def describe_basis(words: Words, tasks: int, rules: Sequence[Rule]) -> str:
 def describe_sets(words: Words, rule: Rule, columns: Mapping[str, Any], kept: str = "") -> str:
     """Return which labels the lists hold, or how wide the intervals are."""
     kind, little = "a list of labels", ""
-    if "prediction" in columns:
+    if hold_numbers(columns):
         kind, kept = "an interval", describe_interval(rule.threshold, columns)
         little = "; hardly any true number is farther off, so the intervals rule out little"
     elif rule.label is not None:
@@ -195,8 +201,14 @@ def describe_interval(threshold: float, columns: Mapping[str, Any]) -> str:
     """Return how far an interval reaches, as part of a sentence."""
     if threshold == -math.inf:
         return "all numbers, because there are too few data"
-    times = " times its scale" if "scale" in columns else ""
     radius = round_down(threshold).removeprefix("-")
+    if "lower" in columns:
+        if threshold == 0:
+            return "the numbers from the lower to the upper quantile"
+        words = ("plus", "minus", "down") if threshold > 0 else ("minus", "plus", "up")
+        ends = "the numbers from the lower quantile {0} {3} to the upper quantile {1} {3}"
+        return f"{ends} (rounded {{2}})".format(*words, radius)
+    times = " times its scale" if "scale" in columns else ""
     return f"the predicted number plus and minus {radius}{times} (rounded up)"
 
 
@@ -304,7 +316,7 @@ def summarise_guarantee(
         share += f" with at least {words.count_examples(g.min_examples)}"
         share += " of the class" if g.per_class else ""
     missed = "a set without the true label"
-    if "prediction" in (columns or {}):
+    if hold_numbers(columns):
         missed = "an interval without the true number"
     rates = g.epsilon if isinstance(g.epsilon, Mapping) else {None: g.epsilon}
     which = f"the {words.examples}{' of the class' if g.per_class else ''}"

@@ -296,6 +296,21 @@ def test_regression(tmp_path: Path) -> None:
     assert len(page.tables["Some examples and what they are given"]) == 6
 
 
+def test_regression_from_quantiles() -> None:
+    rng, sites = np.random.default_rng(4), np.repeat([f"site {i:02d}" for i in range(40)], 50)
+    table = pd.DataFrame({"site": sites, "true": rng.normal(50, 9, 2000)})
+    table = table.assign(q5=table.true - rng.uniform(5, 15, 2000), q95=table.true + 10)
+    table.loc[::17, "q95"] = table.q5 + 1  # too close together: the interval is empty
+    columns = Columns(task="site", lower="q5", upper="q95", y="true")
+    promise = MetaPS(**LEVELS).calibrate(open_table(table, columns))
+    assert promise.threshold_ > 1
+    new = table.assign(site="new " + table.site, true=table.true + 1e-4)
+    page = Reader(report(promise, open_table(new), examples=40))
+    for words in ("Lower quantile, column", "beyond the two predicted quantiles", "no number"):
+        assert words in page.text
+    assert "nan" not in page.text
+
+
 def find_card(*arguments: Any, **options: Any) -> tuple[str, str]:
     """Return the colour of the card at the top of a report, and its text."""
     html = report(*arguments, **options)

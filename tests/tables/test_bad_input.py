@@ -36,12 +36,14 @@ TABLE: dict[str, Any] = {
     "guess": [1.0, 2.0, 3.0],
     "truth": [1.5, 2.5, 2.0],
     "sd": [1.0, 2.0, 1.0],
+    "high": [2.0, 2.5, 4.0],
     "l": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]],
     "k": [["a", "b"], ["a", "b"], ["b", "a"]],
 }
 SCORE, LABEL = {"task": "g", "score": "true"}, {"task": "g", "label": "y"}
 EACH = LABEL | {"per_class": True}
 NUMBERS = {"task": "g", "prediction": "guess", "y": "truth", "scale": "sd"}
+PAIR = {"task": "g", "lower": "guess", "upper": "high", "y": "truth"}
 IN_LISTS = LABEL | {"columns": "l"}
 NAMED = IN_LISTS | {"classes_column": "k"}
 
@@ -93,7 +95,7 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
     ({}, {"score": "true"}, ("task",)),
     ({}, SCORE | {"score": "Treu"}, "no column 'Treu'; it has: g, y, .* Did you mean 'true'"),
     ({}, SCORE | {"id": "ids"}, "no column 'ids'"),
-    ({f"c{i}": [1.0] * 3 for i in range(200)}, SCORE | {"task": "x"}, "c19 and 180 more"),
+    ({f"c{i}": [1.0] * 3 for i in range(200)}, SCORE | {"task": "x"}, "c18 and 181 more"),
     ({}, SCORE | {"score": "y"}, "column 'y' must hold numbers, got string"),
     ({}, SCORE | {"task": "l"}, "column 'l' must hold strings or integers .* got array"),
     ({"g": [0.5, 1.5, 1.0]}, SCORE, "'g' must hold strings or integers .* in 2 rows"),
@@ -139,6 +141,24 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
             "truth": (None, math.inf),
         }.items()
         for value in values
+    ),
+    # quantiles
+    ({}, PAIR | {"y": None}, ("y", "lower")),
+    ({}, PAIR | {"upper": None}, ("lower", "upper")),
+    ({}, PAIR | {"lower": None}, ("lower", "upper")),
+    ({}, PAIR | {"upper": "truth"}, ("upper", "y")),
+    ({}, PAIR | {"upper": "guess"}, ("lower", "upper")),
+    ({}, PAIR | {"prediction": "sd"}, ("prediction", "lower")),
+    ({}, PAIR | {"scale": "sd"}, ("scale", "lower")),
+    ({}, PAIR | {"score": "true"}, ("score",)),
+    ({}, PAIR | {"label": "y"}, ("label",)),
+    ({}, PAIR | {"per_class": True}, "lower"),
+    ({}, PAIR | {"lower": "gues"}, "Did you mean 'guess'"),
+    ({}, PAIR | {"lower": "y"}, "'y' must hold numbers"),
+    *(
+        ({name: [1.0, value, 1.0]}, PAIR, f"'{name}' must hold .* in 1 of 3 rows")
+        for name in ("guess", "high", "truth")
+        for value in (None, math.nan, math.inf, -math.inf)
     ),
     # lists
     ({"l": [[1.0, 2.0], None, [1.0, 2.0]]}, IN_LISTS, "'l' .*missing in 1 row"),
@@ -194,6 +214,9 @@ PREDICT: list[Any] = [
         ({}, {"output": "x.txt", "columns": "q_*"}, ("output",)),  # before the table is read
         ({}, {"prediction": "guess", "booleans": True}, ("prediction",)),
         ({}, {"prediction": "guess"}, "residual_scores"),
+        ({}, {"lower": "guess", "upper": "high", "answer": True}, ("lower",)),
+        ({}, {"lower": "guess"}, ("lower", "upper")),
+        ({"lower": [1] * 3}, {"lower": "guess", "upper": "high"}, "already has a column 'lower'"),
         ({}, {"allow": ["x"]}, "got 'x'"),
         ({"p_a": [90.0, 20.0, 70.0], "p_b": [10.0, 80.0, 30.0]}, {}, "percentages"),
     ]  # fmt: skip
@@ -223,6 +246,25 @@ def test_predict_with_the_wrong_promise() -> None:
     residuals.calibrate(-np.random.default_rng(0).random(800), np.repeat(np.arange(20), 40))
     call = lambda: summarise_table(residuals, table, prediction="guess")  # noqa: E731
     check(call, "intervals, not sets")
+
+
+def test_quantiles_and_predictions_give_different_scores() -> None:
+    table, pair = pa.table(TABLE), {"lower": "guess", "upper": "high"}
+    rng, y = np.random.default_rng(0), np.arange(800.0)
+    tasks, level = np.repeat(np.arange(20), 40), {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+    noise = y + rng.normal(size=800)
+    by_pair = MetaPS(**level).calibrate_intervals(y, tasks=tasks, lower=noise - 1, upper=noise + 1)
+    by_number = MetaPS(**level).calibrate_intervals(y, noise, tasks)
+    for known, other in ((by_pair, {"prediction": "guess"}), (by_number, pair)):
+        check(lambda: predict_table(known, table, **other), ("prediction", "lower"))
+        check(
+            lambda: evaluate_table(known, table, task="g", y="truth", **other),
+            ("prediction", "lower"),
+        )
+    many = pa.table({"low": [1.0] * 20, "high": [0.0] * 11 + [2.0] * 9})
+    swapped = {"lower": "low", "upper": "high"}
+    check(lambda: predict_table(by_pair, many, **swapped), "11 of 20 rows.*swapped")
+    assert predict_table(by_pair, many.slice(1), **swapped).to_pandas().notna().all(axis=None)
 
 
 NEW_TASKS: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = [

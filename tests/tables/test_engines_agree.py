@@ -23,6 +23,7 @@ from metapac import (
     explore,
     label_lists,
     make_site,
+    quantile_scores,
     residual_scores,
     summarise_sets,
 )
@@ -57,6 +58,7 @@ EACH: dict[str, Any] = {
 }
 BY_LABEL: dict[str, Any] = {"task": "task", "label": "y"}
 NUMBERS: dict[str, Any] = {"prediction": "guess", "y": "truth", "scale": "sd"}
+QUANTILES: dict[str, Any] = {"lower": "low", "upper": "high"}
 
 
 def make(word: str, count: int = 40, size: int = 60, seed: int = 0) -> pd.DataFrame:
@@ -77,6 +79,8 @@ def make(word: str, count: int = 40, size: int = 60, seed: int = 0) -> pd.DataFr
     frame["true"] = scores[np.arange(rows), code]
     frame["home"] = [f"{word}home {i // 2}" for i in np.repeat(np.arange(count), size)]
     frame = frame.assign(guess=guess, sd=sd, truth=guess + sd * rng.normal(size=rows))
+    crossed = np.where(np.arange(rows) % 5, 4, -2)
+    frame = frame.assign(low=guess - sd, high=guess + crossed * sd)
     frame = frame.iloc[rng.permutation(rows)].reset_index(drop=True)
     return frame.assign(id=np.arange(rows))
 
@@ -113,10 +117,19 @@ BASE, PER_CLASS = promise(), promise(**EACH)
 RESIDUALS = MetaPS(**LEVELS).calibrate(
     residual_scores(KNOWN.truth, KNOWN.guess, KNOWN.sd), KNOWN.task.to_numpy()
 )
+BY_QUANTILES = MetaPS(**LEVELS).calibrate(
+    quantile_scores(KNOWN.truth, KNOWN.low, KNOWN.high), KNOWN.task.to_numpy()
+)
+SHRINKING = MetaPS(**LEVELS).calibrate(np.full(2400, 0.7), KNOWN.task.to_numpy())
 
 
 # Which frame, what to ask its table, and what the arrays answer.
 Question = tuple[pd.DataFrame, Callable[[Any], Any], Callable[[], Any]]
+
+
+def pair(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return two predicted quantiles of each row."""
+    return {"lower": frame.low, "upper": frame.high}
 
 
 def evidence(found: MetaPS) -> Any:
@@ -228,6 +241,9 @@ QUESTIONS: dict[str, Question] = {
     ),
     "calibrate: identifiers": calibrated(KNOWN, lambda: BASE, **BY_LABEL, id="id", **LEVELS),
     "calibrate: numbers": calibrated(KNOWN, lambda: RESIDUALS, task="task", **NUMBERS, **LEVELS),
+    "calibrate: quantiles": calibrated(
+        KNOWN, lambda: BY_QUANTILES, task="task", y="truth", **QUANTILES, **LEVELS
+    ),
     "calibrate: lists": calibrated(LISTS, lambda: BASE, **BY_LABEL, **IN_LISTS, **LEVELS),
     "calibrate: own names": calibrated(LISTS, lambda: BASE, **BY_LABEL, **OWN_NAMES, **LEVELS),
     "calibrate: positions": calibrated(LISTS, lambda: BASE, **BY_PLACE, **LEVELS),
@@ -281,6 +297,10 @@ QUESTIONS: dict[str, Question] = {
         NEW, "lower", lambda: RESIDUALS.predict_interval(NEW.guess, NEW.sd)[:, 0].tolist(),
         promise=RESIDUALS, prediction="guess", scale="sd",
     ),
+    "predict: quantiles": answered(
+        NEW, "upper", lambda: SHRINKING.predict_interval(**pair(NEW))[:, 1].tolist(),
+        promise=SHRINKING, **QUANTILES,
+    ),
     "summarise": (
         NEW,
         lambda t: summarise_table(BASE, t).by_class,
@@ -307,6 +327,11 @@ QUESTIONS: dict[str, Question] = {
         NEW, RESIDUALS,
         lambda: evaluate(RESIDUALS, residual_scores(NEW.truth, NEW.guess, NEW.sd), NEW.task),
         task="task", **NUMBERS,
+    ),
+    "evaluate: quantiles": evaluated(
+        NEW, BY_QUANTILES,
+        lambda: evaluate(BY_QUANTILES, quantile_scores(NEW.truth, **pair(NEW)), NEW.task),
+        task="task", y="truth", **QUANTILES,
     ),
     "explore": (
         NEW,
@@ -353,6 +378,7 @@ QUERIES = {
     "predict: sets": [1], "predict: many classes": [2], "predict: each class": [1],
     "predict: lists": [3], "predict: own names": [2], "predict: booleans": [1],
     "predict: answers": [1], "predict: answers of many": [2], "predict: intervals": [3],
+    "calibrate: quantiles": [4, 8], "predict: quantiles": [3], "evaluate: quantiles": [4, 4],
     "summarise": [1], "evaluate": [3, 5], "evaluate: each class": [3, 5],
     "evaluate: lists": [4, 6], "evaluate: numbers": [4, 4], "explore": [9, 21], "monitor": [3, 5],
     "monitor: clusters": [4, 6], "drift": [5],

@@ -259,6 +259,31 @@ def test_ends_are_exact_for_any_number(rows: list[tuple[float, float]], threshol
         np.testing.assert_array_equal(table.to_pandas()[["lower", "upper"]].to_numpy(), expected)
 
 
+HUGE = st.floats(-1e100, 1e100) | st.sampled_from([1.7e308, -1.7e308, 5e-324, 0.0])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore:overflow")
+@example(rows=[(1.7e308, 1.7e308)], threshold=1.7e308)
+@example(rows=[(0.0, 1.0)], threshold=-float(np.finfo(float).max))
+@settings(max_examples=40)
+@given(rows=st.lists(st.tuples(HUGE, HUGE).map(sorted), min_size=1, max_size=80), threshold=HUGE)
+def test_ends_from_quantiles_are_exact_for_any_number(rows: list[Any], threshold: float) -> None:
+    frame = pd.DataFrame([*rows, (1.0, 0.5)], columns=["low", "high"])  # and one that crosses
+    promise = calibrate_to(threshold)
+    table = predict_table(promise, frame, lower="low", upper="high").to_pandas()
+    expected = promise.predict_interval(lower=frame.low, upper=frame.high)
+    np.testing.assert_array_equal(table[["lower", "upper"]].to_numpy(), expected)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_summary_counts_empty_intervals_as_no_width(engine: str) -> None:
+    frame = pd.DataFrame({"low": [0.0, 1.0, math.inf], "high": [2.0, 2.0, -math.inf]})
+    with open_source(put(engine, frame)) as source:
+        summary = summarise_intervals(source, source.table.low, source.table.high)
+    assert summary == IntervalSummary(3, 0, 1.0, 1.0, empty=1)
+    assert str(summary).endswith("; 1 empty.")
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rows", [0, 1, 6, 7])
 def test_the_summary_counts_widths(engine: str, rows: int) -> None:
@@ -268,7 +293,7 @@ def test_the_summary_counts_widths(engine: str, rows: int) -> None:
     finite = 2 * half[:-1]
     ends = (float(np.mean(finite)), float(np.median(finite))) if rows else (None, None)
     assert summary == IntervalSummary(rows + 1, 1, *ends)
-    assert len(summary.warnings()) == 1
+    assert len(summary.warnings(0.1)) == 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)

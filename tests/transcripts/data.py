@@ -86,6 +86,12 @@ def as_distances(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{f"d_{kind}": 1 - table[f"p_{kind}"] for kind in CLASSES})
 
 
+def as_quantiles(table: pd.DataFrame, low: str = "q05", high: str = "q95") -> pd.DataFrame:
+    """Return quantiles instead of predictions; some are too close together, and some cross."""
+    centre, half = table.pop("predicted"), table.pop("spread") - 0.75
+    return table.assign(**{low: centre - half, high: centre + half})
+
+
 def csv(name: str, table: Callable[[], pd.DataFrame], **options: Any) -> None:
     """Register a CSV file."""
     FILES[name] = lambda path: table().to_csv(path, index=False, **options)
@@ -129,6 +135,8 @@ csv(
     lambda: draw("new", 20, seed=13).rename(columns={"p_cat": "p_owl", "p_owl": "p_cat"}),
 )
 csv("numbers.csv", lambda: draw_numbers("old", 40, seed=4))
+csv("quantiles.csv", lambda: as_quantiles(draw_numbers("old", 40, seed=4)))
+csv("quantiles-new.csv", lambda: as_quantiles(draw_numbers("new", 8, seed=5), "lo", "hi"))
 csv("numbers-new.csv", lambda: draw_numbers("new", 8, seed=5).rename(columns=OTHER_NAMES))
 FILES["trained.txt"] = lambda path: path.write_text("ohio\nold 03\n")
 FILES["scores.parquet"] = lambda path: old().to_parquet(path)

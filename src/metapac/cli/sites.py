@@ -26,7 +26,9 @@ def site(
     name: str,
     output: Path,
     guarantee: GuaranteeOptions,
-    columns: Annotated[Columns, "score label columns classes classes_column prediction y scale id"],
+    columns: Annotated[
+        Columns, "score label columns classes classes_column prediction y scale lower upper id"
+    ],
     allow: Sequence[str] = (),
     reading: ReadingOptions,
     json: bool = False,

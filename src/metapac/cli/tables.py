@@ -17,7 +17,7 @@ from metapac import artefact
 from metapac._common import Progress, require
 from metapac.cli.console import progress_bar, stderr
 from metapac.cli.options import ReadingOptions
-from metapac.columns import Columns, Reading
+from metapac.columns import NUMBERS, Columns, Reading
 from metapac.columns import open_table as open_any
 from metapac.errors import InvalidInput
 from metapac.provenance import Provenance
@@ -130,7 +130,7 @@ def _query_progress(connection: Any) -> Iterator[Progress]:
             poller.join()
 
 
-_SCORES = ("score", "label", "columns", "classes", "classes_column", "prediction", "y", "scale")
+_SCORES = ("score", "label", "columns", "classes", "classes_column", *NUMBERS)
 
 
 def name_calibration(table: Table, given: Columns, *, per_class: bool) -> Table:

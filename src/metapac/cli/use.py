@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from metapac.drift import Drift
     from metapac.provenance import Provenance
 
-_UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction")
+_UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
 
 
 def predict(
@@ -44,7 +44,7 @@ def predict(
     check: bool = False,
     model: str | None = None,
     allow: Sequence[str] = (),
-    columns: Annotated[Columns, "columns classes classes_column prediction scale"],
+    columns: Annotated[Columns, "columns classes classes_column prediction scale lower upper"],
     reading: ReadingOptions,
     json: bool = False,
 ) -> None:

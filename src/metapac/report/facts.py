@@ -20,6 +20,7 @@ from metapac._common import PathLike
 from metapac._text import name_score
 from metapac._version import __version__
 from metapac.betting import Step
+from metapac.columns import hold_numbers
 from metapac.context import Context
 from metapac.evaluation import Evaluation
 from metapac.evidence import UNKNOWN, Outcome, Part
@@ -63,8 +64,9 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "delta": predictor.delta,
         "min_examples": getattr(predictor, "min_examples", 0),
         "is_per_class": getattr(predictor, "per_class", False),
-        "is_interval": "prediction" in columns,
+        "is_interval": hold_numbers(columns),
         "is_scaled": "scale" in columns,
+        "is_quantile": "lower" in columns,
         "tasks": len(tasks),
         "examples": _count_examples(predictor) if known else None,
         "clusters": predictor._cluster_words() if isinstance(predictor, MetaPS) else None,

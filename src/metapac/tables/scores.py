@@ -13,9 +13,10 @@ import numpy as np
 from ibis import _
 
 from metapac._common import Array, Counts, Table, listed
-from metapac.columns import Columns
+from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput
 from metapac.inputs import advise_on_labels, as_task_names
+from metapac.sets import check_order
 from metapac.tables.engines import add_up, as_int, constant_list, exact, pick, pluralize
 from metapac.tables.sources import Source
 
@@ -400,26 +401,35 @@ def _read_row_names(source: Source, column: str, names_column: str) -> Any:
     return names
 
 
-class Residuals(NamedTuple):
-    """Prediction, scale and true value of each row, as expressions of float64."""
+class Numbers(NamedTuple):
+    """Predicted and true numbers of each row, as expressions of float64, by their meaning."""
 
-    prediction: Any
-    y: Any
-    scale: Any
+    parts: dict[str, Any]  # prediction and perhaps scale, or lower and upper; perhaps y
     columns: tuple[str, ...]
 
+    @property
+    def centre(self) -> Any:
+        """The predicted number, or the middle between the quantiles."""
+        if "lower" not in self.parts:
+            return self.parts["prediction"]
+        return self.parts["lower"] / 2 + self.parts["upper"] / 2
+
     def score(self) -> Any:
-        """Return ``-|y - prediction| / scale``, as ``residual_scores`` computes it."""
-        score = -(self.y - self.prediction).abs()
-        return score if self.scale is None else score / self.scale
+        """Return the score of y, as ``residual_scores`` and ``quantile_scores`` compute it."""
+        y, parts = self.parts["y"], self.parts
+        if "lower" in parts:
+            return ibis.least(y - parts["lower"], parts["upper"] - y)
+        score = -(y - parts["prediction"]).abs()
+        return score / parts["scale"] if "scale" in parts else score
 
 
-def find_residuals(source: Source, columns: Columns, *, needs_y: bool) -> Residuals:
-    """Return predictions, scales and true values; raise for values that cannot be used."""
+def find_numbers(source: Source, columns: Columns, *, needs_y: bool) -> Numbers:
+    """Return predicted and true numbers; raise for values that cannot be used."""
     if needs_y and columns.y is None:
-        text = "y must name the column with the true value, beside prediction."
-        raise InvalidInput(text, parameter=("y", "prediction"))
-    roles = ("prediction", "y", "scale") if needs_y else ("prediction", "scale")
+        beside = "prediction" if columns.lower is None else "lower"
+        text = f"y must name the column with the true value, beside {beside}."
+        raise InvalidInput(text, parameter=("y", beside))
+    roles = [role for role in NUMBERS if needs_y or role != "y"]
     used = {role: name for role in roles if (name := getattr(columns, role)) is not None}
     names = tuple(used.values())
     floats = [part.cast("float64") for part in as_floats(source, names)[0]]
@@ -428,18 +438,22 @@ def find_residuals(source: Source, columns: Columns, *, needs_y: bool) -> Residu
     if "scale" in used:
         usable["scale"] &= parts["scale"] > 0
     bad = {role: ~is_so.fill_null(False) for role, is_so in usable.items()}
+    if "lower" in used:
+        bad["crossed"] = (parts["lower"] > parts["upper"]).fill_null(False)
     with source.reading(names, columns.task):
         rows, *counts = source.count(**bad)
-        if any(counts):
+        if any(counts[: len(used)]):
             source.check_text(names, columns.task)
-    for role, count in zip(used, counts, strict=True):
+    for role, count in zip(used, counts, strict=False):
         if count:
             kind = "positive" if role == "scale" else "finite"
             raise InvalidInput(
                 f"{source.name}: column {used[role]!r} must hold {kind} numbers, and does not in "
                 f"{count} of {pluralize(rows, 'row')}. Drop or mend those rows."
             )
-    return Residuals(parts["prediction"], parts.get("y"), parts.get("scale"), names)
+    if "lower" in used:
+        check_order(counts[-1], rows, f"{source.name}: ")
+    return Numbers(parts, names)
 
 
 @dataclass(frozen=True)
@@ -456,7 +470,7 @@ class Rows:
     labels: Any = None
     names: list[Any] | None = None
     keys: Keys | None = None
-    residuals: Residuals | None = None
+    numbers: Numbers | None = None
 
     @cached_property
     def table(self) -> Table:
@@ -487,10 +501,10 @@ def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Row
     tasks, labels, of_classes, names, keys = ibis.literal("all"), None, None, None, None
     if columns.task is not None:
         tasks = get_id_column(source, columns.task, "tasks")
-    if columns.prediction is not None:
-        found = find_residuals(source, columns, needs_y=True)
+    if columns.is_regression:
+        found = find_numbers(source, columns, needs_y=True)
         double: Precision = np.dtype(np.float64)
-        return Rows(source, columns, tasks, found.score(), double, found.columns, residuals=found)
+        return Rows(source, columns, tasks, found.score(), double, found.columns, numbers=found)
     if columns.label is not None:
         labels = get_id_column(source, columns.label, "labels").cast("string")
     if columns.score is not None:
@@ -509,13 +523,14 @@ def true_scores(source: Source, columns: Columns, by_class: bool = False) -> Row
 
 
 def _check_score_or_label(columns: Columns, by_class: bool) -> None:
-    if by_class and columns.prediction is not None:
-        raise InvalidInput("prediction is for numbers. Leave out per_class=True.")
+    if by_class and columns.is_regression:
+        name = "prediction" if columns.lower is None else "lower"
+        raise InvalidInput(f"{name} is for numbers. Leave out per_class=True.")
     if by_class and columns.label is None:
         text = "label must name the column with the true label: each class has its own guarantee."
         raise InvalidInput(text, parameter="label")
     is_one = (columns.score is None) != (columns.label is None)
-    if not (is_one or by_class or columns.prediction is not None):
+    if not (is_one or by_class or columns.is_regression):
         raise InvalidInput(
             "pass either score, the column with the score of the true label, or label, the column "
             "with the true label beside a score for each class; for regression, prediction and y.",

@@ -18,7 +18,7 @@ from metapac._common import Array, Table, listed
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
-from metapac.sets import SetSummary, interval_radius
+from metapac.sets import ROUNDINGS, SetSummary, interval_radius, judge_empty, quantile_inset
 from metapac.tables.data_checks import judge_sums
 from metapac.tables.engines import (
     add_up,
@@ -36,10 +36,10 @@ from metapac.tables.scores import (
     FEW_CLASSES,
     LARGEST,
     ClassScores,
+    Numbers,
     Precision,
-    Residuals,
     Rows,
-    find_residuals,
+    find_numbers,
 )
 from metapac.tables.sources import Source
 
@@ -82,12 +82,15 @@ class IntervalSummary:
     infinite: int
     mean_width: float | None
     median_width: float | None
+    empty: int = 0  # their width counts as 0
 
-    def warnings(self) -> list[str]:
+    def warnings(self, epsilon: float) -> list[str]:
         """Return what looks wrong."""
+        if not self.infinite:
+            return judge_empty(self.empty, self.rows, epsilon, ("intervals", "number"))
         which = "All" if self.infinite == self.rows else f"{self.infinite} of {self.rows}"
         text = "intervals are infinite: the calibration tasks were too few or too small"
-        return [f"{which} {text}."] if self.infinite else []
+        return [f"{which} {text}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON can hold them."""
@@ -98,30 +101,48 @@ class IntervalSummary:
         text = f"{self.rows:,} intervals"
         if self.mean_width is not None:
             text += f": width {self.mean_width:.4g} on average, median {self.median_width:.4g}"
-        return text + (f"; {self.infinite:,} infinite." if self.infinite else ".")
+        for kind in ("infinite", "empty"):
+            count = getattr(self, kind)
+            text += f"; {count:,} {kind}" if count else ""
+        return f"{text}."
 
 
-def find_ends(threshold: float, precision: Precision, residuals: Residuals) -> tuple[Any, Any]:
+def find_ends(threshold: float, precision: Precision, numbers: Numbers) -> tuple[Any, Any]:
     """Return the ends of each interval, as ``predict_interval`` computes them."""
+    parts, infinity = numbers.parts, ibis.literal(math.inf, "float64")
+    if "lower" in parts:
+        inward, slack = quantile_inset(threshold, precision)
+        if inward == -math.inf:
+            return -infinity, infinity
+        lower, upper = parts["lower"], parts["upper"]
+        lower = lower + exact(inward) - (exact(ROUNDINGS) * lower.abs() + exact(slack))
+        upper = upper - exact(inward) + (exact(ROUNDINGS) * upper.abs() + exact(slack))
+        is_empty = ~(lower <= upper)
+        return is_empty.ifelse(infinity, lower), is_empty.ifelse(-infinity, upper)
     widest, relative, absolute = interval_radius(threshold, precision)
     if widest == math.inf:
-        end = ibis.literal(math.inf, "float64")
-        return -end, end
-    centre, radius = residuals.prediction, exact(widest)
-    if residuals.scale is not None:
-        radius = radius * residuals.scale
+        return -infinity, infinity
+    centre, radius = parts["prediction"], exact(widest)
+    if "scale" in parts:
+        radius = radius * parts["scale"]
     radius = radius + exact(relative) * (centre.abs() + radius) + exact(absolute)
     return centre - radius, centre + radius
 
 
+def find_width(lower: Any, upper: Any) -> Any:
+    """Return the width of each interval; 0 of an empty one."""
+    return (lower <= upper).ifelse(upper - lower, 0.0)
+
+
 def summarise_intervals(source: Source, lower: Any, upper: Any) -> IntervalSummary:
     """Return how wide intervals are, counted inside the engine."""
-    table = source.table.select(width=upper - lower)
+    table = source.table.select(width=find_width(lower, upper), is_empty=lower > upper)
     is_finite = table.width <= exact(LARGEST)
     mean, finite = table.width.mean(where=is_finite), table.filter(is_finite)
     with source.reading():
-        found = source.run(table.agg(all=_.count(), finite=_.count(where=is_finite), mean=mean))
-        rows, count, mean = (column[0].as_py() for column in found.columns)
+        counts = {"finite": _.count(where=is_finite), "empty": _.count(where=_.is_empty)}
+        found = source.run(table.agg(all=_.count(), **counts, mean=mean))
+        rows, count, empty, mean = (column[0].as_py() for column in found.columns)
         if not count:
             return IntervalSummary(rows, rows, None, None)
         if source.traits.has_median:
@@ -129,7 +150,7 @@ def summarise_intervals(source: Source, lower: Any, upper: Any) -> IntervalSumma
         else:
             middle = finite.order_by("width").limit(2 - count % 2, offset=(count - 1) // 2)
         widths = source.run(middle)["width"].to_pylist()
-    return IntervalSummary(rows, rows - count, mean, float(sum(widths) / len(widths)))
+    return IntervalSummary(rows, rows - count, mean, float(sum(widths) / len(widths)), empty)
 
 
 @dataclass(frozen=True)
@@ -300,9 +321,9 @@ def _count_some(
         columns[f"missed@{i}"] = as_int(~keeps_label(rows, own, score, labels))
         if of_classes is not None:
             columns[f"labels@{i}"] = KeptLabels(of_classes, own).size
-        if rows.residuals is not None:
-            lower, upper = find_ends(float(thresholds[i, 0, 0]), precision, rows.residuals)
-            columns[f"width@{i}"] = upper - lower
+        if rows.numbers is not None:
+            ends = find_ends(float(thresholds[i, 0, 0]), precision, rows.numbers)
+            columns[f"width@{i}"] = find_width(*ends)
     more = {}
     if of_classes is not None:
         more = {"classes": of_classes.width, "unusable": as_int(of_classes.lacks_scores(source))}
@@ -495,12 +516,14 @@ def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> S
     """Return the rows with the ends of their intervals, not computed yet."""
     if promise.classes_ is not None:
         raise InvalidInput("intervals need one threshold, and a guarantee per class has several.")
-    residuals = find_residuals(source, columns, needs_y=False)
-    lower, upper = find_ends(promise.threshold_, promise.precision_, residuals)
+    numbers = find_numbers(source, columns, needs_y=False)
+    lower, upper = find_ends(promise.threshold_, promise.precision_, numbers)
     _check_new_columns(source, ["lower", "upper"])
     summary = summarise_intervals(source, lower, upper)
     table = source.table.mutate(lower=lower, upper=upper)
-    return Sets(table, [], summary, summary.warnings(), _largest_epsilon(promise))
+    epsilon = _largest_epsilon(promise)
+    is_suspect = bool(summary.empty and summary.warnings(epsilon))
+    return Sets(table, [], summary, summary.warnings(epsilon), epsilon, is_suspect=is_suspect)
 
 
 def _largest_epsilon(promise: ThresholdSets) -> float:

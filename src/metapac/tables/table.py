@@ -230,9 +230,9 @@ class Table(Data):
         used, table = self.columns, self.source.table
         if used.task is None:
             return []
-        if used.prediction is not None:
-            residuals = scores.find_residuals(self.source, used, needs_y=True)
-            lower, upper = sets.find_ends(predictor.threshold_, predictor.precision_, residuals)
+        if used.is_regression:
+            numbers = scores.find_numbers(self.source, used, needs_y=True)
+            lower, upper = sets.find_ends(predictor.threshold_, predictor.precision_, numbers)
             values = {"truth": table[used.y].cast("float64"), "lower": lower, "upper": upper}
         elif used.score is None and used.label is not None:
             kept = self._kept(predictor)
@@ -273,8 +273,8 @@ class Table(Data):
             as_text = output_kind(output) == "csv"
         tell("checking the scores", 0, None)
         form: dict[str, Any] = {"booleans": booleans, "answer": answer}
-        if new.columns.prediction is not None:
-            _check_no_classes(**form)
+        if new.columns.is_regression:
+            _check_no_classes(new.columns, **form)
             result = sets.add_intervals(predictor, self.source, new.columns)
         else:
             form |= {"allow": allow, "as_text": as_text and output is not None}
@@ -298,7 +298,7 @@ class Table(Data):
         {'cat': 2, 'dog': 1}
         """
         new = self._resolve(predictor)
-        if new.columns.prediction is not None:
+        if new.columns.is_regression:
             raise InvalidInput("a predictor for numbers gives intervals, not sets. Use predict.")
         return sets.count_sets(self.source, new._kept(predictor))
 
@@ -340,11 +340,12 @@ class Table(Data):
         return origin
 
 
-def _check_no_classes(**form: bool) -> None:
+def _check_no_classes(columns: Columns, **form: bool) -> None:
+    given = "prediction" if columns.lower is None else "lower"
     for name, is_wanted in form.items():
         if is_wanted:
-            text = f"{keyword(name, True)} is for classes, and prediction for numbers."
-            raise InvalidInput(text, parameter="prediction")
+            text = f"{keyword(name, True)} is for classes, and {given} for numbers."
+            raise InvalidInput(text, parameter=given)
 
 
 def _check_cluster(columns: Columns, predictor: Any) -> None:
@@ -376,7 +377,8 @@ def compare_tables(
 ) -> Drift:
     """Compare the scores of unlabelled new tasks with those of the calibration table.
 
-    For classes, the highest score of each row is compared; for regression, the predicted number.
+    For classes, the highest score of each row is compared; for regression, the predicted number or
+    the middle between the predicted quantiles.
 
     Parameters
     ----------
@@ -414,7 +416,7 @@ def compare_tables(
         if not isinstance(one, Table):
             got = type(one).__name__
             raise InvalidInput(f"{name} must be open_table(...), got {got}.", parameter=name)
-    names = ("task", "columns", "classes", "classes_column", "prediction")
+    names = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
     given = Columns(**{name: getattr(table.columns, name) for name in names})
     used = given.resolve(promise.columns_ or {}, promise.classes_)
     if used.task is None:
@@ -430,8 +432,8 @@ def compare_tables(
 
 def _value(source: Source, columns: Columns) -> Any:
     """Return what is compared: the highest score of each row, or its predicted number."""
-    if columns.prediction is not None:
-        return scores.find_residuals(source, columns, needs_y=False).prediction
+    if columns.is_regression:
+        return scores.find_numbers(source, columns, needs_y=False).centre
     of_classes = scores.find_class_scores(source, columns)
     sets.check_class_scores(source, of_classes)
     is_wide = of_classes.lists is None
