@@ -546,7 +546,7 @@ def explore(
     check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
     if n_tasks is not None:
         n_tasks = _common.as_whole_number("n_tasks", n_tasks)
-    data = as_data(scores, tasks, labels, classes, None)
+    data, _drawn = as_data(scores, tasks, labels, classes, None).draw_rows(0)
     names = _check_classes(data)
     if data.clusters_of([]) is not None:
         rule = "clusters cannot be explored: pilot tasks must be independent. Pass one task of each"

@@ -257,7 +257,7 @@ def _shared_options() -> None:
     on_infeasible : raise|trivial
         What to do if there are too few data: stop with an error, or keep every label (infinite
         intervals for numbers).
-    task, score, label, classes_column, prediction, y, scale, cluster, id : COLUMN
+    task, score, label, classes_column, prediction, y, scale, cluster, within, id : COLUMN
     columns : PATTERN|NAMES
     classes : NAMES
     model : NAME

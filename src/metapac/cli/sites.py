@@ -26,7 +26,10 @@ def site(
     name: str,
     output: Path,
     guarantee: GuaranteeOptions,
-    columns: Annotated[Columns, "score label columns classes classes_column prediction y scale id"],
+    columns: Annotated[
+        Columns, "score label columns classes classes_column prediction y scale within id"
+    ],
+    within_rng: int = 0,
     allow: Sequence[str] = (),
     reading: ReadingOptions,
     json: bool = False,
@@ -49,6 +52,8 @@ def site(
         Name of this site; must be unique among sites.
     output
         Site file to write.
+    within_rng : SEED
+        Seed of the draw of one row of each unit with --within; the same at every site.
     """
     check_replaceable(output, federated.FORMAT)
     with open_table(scores, reading, output) as (table, progress):
@@ -56,6 +61,7 @@ def site(
             MetaPS(**asdict(guarantee)),
             table.with_columns(**vars(columns)),
             name=name.strip(),
+            rng=within_rng,
             allow=allow,
             progress=progress,
         )
