@@ -193,7 +193,7 @@ def hash_row(rng: int, place: int, task: str, unit: str) -> str:
     return hashlib.md5(text.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
 
 
-def _name_units(within: Any) -> Array:
+def name_units(within: Any) -> Array:
     """Return the unit of each row as text, as tables name it."""
     values = inputs.as_column("within", within)
     values = values if values.dtype.kind == "f" else inputs.as_task_ids(values)
@@ -452,7 +452,7 @@ class Scored(Data):
         if self.within is None:
             return self, None
         inputs.check_no_nan("scores", self.true_scores)
-        units = _name_units(self.within)
+        units = name_units(self.within)
         check_same_length("within", units, "scores", self.true_scores)
         names, codes = _number(self.ids)
         keys = _number(units)[1].astype(np.int64) * len(names) + codes
