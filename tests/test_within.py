@@ -157,9 +157,9 @@ def test_keeping_every_row_breaks_the_guarantee() -> None:
     # 41 % of tasks are bad: at a high threshold they miss 31 % of their units, where 30 % and
     # 40 % are allowed. Each unit has 30 copies. The probability of a high threshold is exact.
     g = Guarantee(**LEVELS, split=0.1)
-    kept, copied = (allowed_errors(n, g.epsilon, g.alpha_within) for n in (12, 12 * 30))
+    kept, copied = (allowed_errors(n, 0.3, g.alpha_within) for n in (12, 12 * 30))
     passes = stats.binom.cdf([kept, copied // 30], 12, 0.31)  # of a bad task
-    allowed = allowed_errors(60, g.alpha_across, g.delta)
+    allowed = allowed_errors(60, g.alpha_across, 0.1)
     one, many = stats.binom.cdf(allowed, 60, 0.41 * (1 - passes)).tolist()
     assert one <= 0.1
     assert many > 0.5
@@ -172,9 +172,9 @@ def test_keeping_every_row_breaks_the_guarantee() -> None:
         scores, tasks = scores.repeat(30, axis=1).ravel(), np.arange(60).repeat(360)
         units = np.tile(np.arange(12).repeat(30), 60)
         for is_drawn in broken:
-            within = {"within": units} if is_drawn else {}
+            within = units if is_drawn else None
             method = MetaPS(**LEVELS, split=0.1, on_infeasible="trivial")
-            method.calibrate(scores, tasks, **within, allow=["duplicates", "sets"])
+            method.calibrate(scores, tasks, within=within, allow=["duplicates", "sets"])
             broken[is_drawn] += method.threshold_ > 0.5
     # Each count leaves these limits with probability below 1e-6.
     assert broken[True] <= stats.binom.isf(1e-6, runs, one)
@@ -249,7 +249,8 @@ def test_an_estimator_draws_from_its_calibration_groups() -> None:
     used = FRAME[FRAME.task.isin(model.calibration_groups_)]
     assert drawn == (len(used), len(used[["task", "home"]].drop_duplicates()), 3)
     new = NEW[["no", "yes"]].to_numpy()
-    assert model.evaluate(new, NEW.y, NEW.task, within=NEW.home).drawn.rng == 3
+    judged = model.evaluate(new, NEW.y, NEW.task, within=NEW.home).drawn
+    assert judged == (len(NEW), len(NEW[["task", "home"]].drop_duplicates()), 3)
     with pytest.raises(InvalidInput, match="within"):
         model.evaluate(new, NEW.y, NEW.task)
     with pytest.raises(InvalidInput, match="shots"):

@@ -143,8 +143,7 @@ def evidence(found: MetaPS) -> Any:
     assert data.highest is not None
     ends = data.lowest[classes].tolist(), data.highest[classes].tolist()
     by_task = data.sizes[tasks][:, classes].tolist(), data.thresholds[tasks][:, classes].tolist()
-    more = found.precision_, np.sort(np.ravel(found.left_out_)).tolist()
-    more += (data.within,)
+    more = found.precision_, np.sort(np.ravel(found.left_out_)).tolist(), data.within
     return data.names[tasks].tolist(), names, thresholds, clusters, ends, by_task, more
 
 
