@@ -83,7 +83,8 @@ def test_a_quantile_interval_holds_every_y_that_scores_enough(
 ) -> None:
     score = quantile_scores(y, lower, upper)
     assert score < math.inf
-    for precision, cuts in ((np.float64, [cut, score]), (np.float32, [score.astype("f4")])):
+    both: Any = ((np.float64, [cut, score]), (np.float32, [score.astype("f4")]))
+    for precision, cuts in both:
         for one in (float(value) for value in cuts if value < math.inf):
             low, high = quantile_interval(one, lower, upper, precision=precision).tolist()
             if precision(score) >= one:
@@ -370,6 +371,7 @@ def test_quantiles_give_arrays_and_tables_the_same_intervals(tmp_path: Path) -> 
     by_table, by_array = evaluate_table(restored, rows), evaluate(ours, scores, new.site)
     assert sorted(by_table.missed.tolist()) == sorted(by_array.missed.tolist())
     widths = np.maximum(ends[:, 1] - ends[:, 0], 0)
+    assert by_table.widths is not None
     assert sorted(by_table.widths) == pytest.approx(sorted(widths.reshape(15, 50).mean(axis=1)))
     predict_table(restored, rows, output=tmp_path / "intervals.parquet")
     written = pd.read_parquet(tmp_path / "intervals.parquet")[["lower", "upper"]].to_numpy()

@@ -568,7 +568,7 @@ def test_intervals_are_those_of_the_array_route(estimator: Any, split: Any, **op
 def test_intervals_from_quantiles_are_those_of_the_array_route(half: float, options: Any) -> None:
     pair = (Quantile(-half), Quantile(half))
     if options.get("prefit"):
-        pair = tuple(model.fit(X[:9], VALUES[:9]) for model in pair)  # type: ignore[assignment]
+        pair = tuple(model.fit(X[:9], VALUES[:9]) for model in pair)
     model = fit_regressor(pair, **options)
     assert model.meta_ps_.columns_.keys() >= {"lower", "upper"}
     assert (model.meta_ps_.threshold_ > 0) == (half == 20.0)

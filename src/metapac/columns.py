@@ -68,6 +68,10 @@ class Columns:
         Column with the cluster of each task, such as its hospital group. Tasks of one cluster may
         depend on each other. One random task of each cluster is calibrated on or judged, and the
         guarantee is for new tasks of new clusters.
+    within : str, optional
+        Column with the unit of each row within its task, such as its household or patient. Rows of
+        one unit may depend on each other. One random row of each unit is calibrated on or judged,
+        and the guarantee is for a random row of a random unit.
     id : str, optional
         Column that identifies the examples of a task, in which duplicates are searched. Without
         it, rows that are equal are.
@@ -91,6 +95,7 @@ class Columns:
     lower: str | None = None
     upper: str | None = None
     cluster: str | None = None
+    within: str | None = None
     id: str | None = None
     reserved: ClassVar[tuple[str, ...]] = ()  # other columns without class scores
     calibrated_score: ClassVar[str | None] = None
@@ -118,6 +123,10 @@ class Columns:
             if not isinstance(self.pattern, str) or "*" in self.pattern:
                 text = "classes_column needs a column of lists of scores as columns"
                 yield f"{text}, got {self.pattern!r}.", "columns"
+        for name in ("task", "score", "label", *NUMBERS, "cluster"):
+            if self.within is not None and getattr(self, name) == self.within:
+                text = f"within and {name} must name different columns, got {self.within!r} for"
+                yield f"{text} both: within holds units such as households.", ("within", name)
         yield from self._problems_of_numbers()
 
     def _problems_of_numbers(self) -> Iterator[tuple[str, str | tuple[str, str]]]:
@@ -163,7 +172,7 @@ class Columns:
     @property
     def not_classes(self) -> set[str | None]:
         """Columns that are not scores of a class."""
-        return {self.task, self.label, self.cluster, *self.reserved}
+        return {self.task, self.label, self.cluster, self.within, *self.reserved}
 
     @property
     def score_columns(self) -> set[str]:
@@ -184,7 +193,7 @@ class Columns:
         dict
             Names by meaning.
         """
-        names = ("task", "score", "label", *NUMBERS, "cluster")
+        names = ("task", "score", "label", *NUMBERS, "cluster", "within")
         used = {name: getattr(self, name) for name in names}
         if self.classes_column is not None:
             used |= {"columns": self.pattern, "classes_column": self.classes_column}
@@ -214,9 +223,10 @@ class Columns:
         are_numbers = are_numbers or bool(given.intersection(NUMBERS))
         if not are_numbers:
             chosen |= self._resolve_scores(stored, classes)
-        for name in ("task", "cluster", "columns", *(NUMBERS if are_numbers else ())):
+        for name in ("task", "cluster", "within", "columns", *(NUMBERS if are_numbers else ())):
             chosen[name] = stored.get(name) if chosen[name] is None else chosen[name]
-        reserved = tuple(stored[name] for name in ("task", "label", "cluster") if name in stored)
+        kinds = ("task", "label", "cluster", "within")
+        reserved = tuple(stored[name] for name in kinds if name in stored)
         return _NewColumns(**chosen, reserved=reserved, calibrated_score=stored.get("score"))
 
     def _resolve_scores(

@@ -21,7 +21,7 @@ from metapac.artefact import encode_floats, replacing
 from metapac.context import Context
 from metapac.errors import InvalidInput
 from metapac.evidence import draw_tasks
-from metapac.grouping import ClusterIds, Data, SetCounts, Tally, as_data, sum_by
+from metapac.grouping import ClusterIds, Data, DrawnRows, SetCounts, Tally, as_data, sum_by
 from metapac.guarantee import format_share, percent
 from metapac.inputs import match_names
 from metapac.planning import Shortfall, min_sample_size
@@ -127,6 +127,8 @@ class Evaluation:
         Lowest and highest score of the true labels of each task, by which it is recognised.
     clusters : tuple, or None
         Cluster of each task, if clusters are known.
+    drawn : DrawnRows, or None
+        The draw of one row of each unit, if units within tasks are known.
 
     Examples
     --------
@@ -155,6 +157,7 @@ class Evaluation:
     widths: NDArray[np.float64] | None = None
     ranges: Floats | None = None
     clusters: tuple[Any, ...] | None = None
+    drawn: DrawnRows | None = None
 
     @property
     def _parts(self) -> Mapping[Any, Evaluation]:
@@ -288,6 +291,7 @@ class Evaluation:
         """
         result: dict[str, Any] = {} if self.verdict is None else {"verdict": self.verdict.to_dict()}
         result |= self._figures() | {"overlap": [*map(str, self.overlap)], "classes": None}
+        result |= {} if self.drawn is None else {"drawn": self.drawn._asdict()}
         if self.classes is not None:
             result["classes"] = [
                 {"class": part.label, "examples": part.examples, "missed": part.missed}
@@ -390,6 +394,9 @@ class Evaluation:
     def _describe_sets(self, words: Words) -> list[str]:
         """Return how large sets or intervals are, and what was left out, in lines."""
         lines = []
+        if self.drawn is not None:
+            counted = self.drawn.describe("unit", words.example, words.examples)
+            lines.append(f"Within each {words.unit}, {counted}.")
         if self.min_examples > 1:
             least = words.count_examples(self.min_examples)
             lines.append(f"Judged: {words.units} with at least {least}.")
@@ -534,6 +541,17 @@ def _calibrated_clusters(promise: ThresholdSets) -> list[Any]:
     return [] if names is None else list(names.tolist())
 
 
+def _draw_from_units(promise: ThresholdSets, data: Data) -> tuple[Data, DrawnRows | None]:
+    """Return one random row of each unit, so that the rows of a task are independent."""
+    evidence = getattr(promise, "_evidence", None)
+    calibrated = None if evidence is None else evidence.within
+    data, drawn = data.draw_rows(0 if calibrated is None else calibrated.rng)
+    if calibrated is not None and drawn is None:
+        rule = "within must be passed, since the guarantee is for a random row of a random unit"
+        raise InvalidInput(f"{rule}.", parameter="within")
+    return data, drawn
+
+
 def _draw_from_clusters(promise: ThresholdSets, tally: Tally) -> Tally:
     """Return the counts of one random task of each cluster, on which a verdict may rest."""
     if tally.clusters is not None:
@@ -654,6 +672,7 @@ def evaluate(
     *,
     classes: Sequence[Any] | None = None,
     clusters: ClusterIds | None = None,
+    within: ArrayLike | Iterable[object] | None = None,
     min_examples: int = 0,
     false_alarm: float = 0.05,
     model: str | None = None,
@@ -678,6 +697,9 @@ def evaluate(
     clusters : array_like, shape (n,), or mapping from task, optional
         Clusters, as in ``MetaPS.calibrate``: one random task of each new cluster is judged. Needed
         if it was calibrated with clusters.
+    within : array_like, shape (n,), optional
+        Units, as in ``MetaPS.calibrate``: one random example of each unit of a task is judged.
+        Needed if it was calibrated with units, whose seed is used again.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with a guarantee per class, of the class). The
         verdict is then about tasks with at least this many.
@@ -715,8 +737,9 @@ def evaluate(
     skipped = data_checks.check_allowed(allow)
     chosen = as_whole_number("min_examples", min_examples, minimum=0)
     minimum = max(chosen, getattr(promise, "min_examples", 0))
-    data = as_data(scores, tasks, labels, classes, clusters).resolve(promise)
+    data = as_data(scores, tasks, labels, classes, clusters, within).resolve(promise)
     data.check_origin(promise.context_, model)
+    data, drawn = _draw_from_units(promise, data)
     tally = _count_misses(promise, data, skipped)
     old = np.zeros(len(tally.names), dtype=bool)
     if "overlap" not in skipped:
@@ -730,7 +753,7 @@ def evaluate(
     levels["false_alarm"] = false_alarm
     found = assess(promise, _draw_from_clusters(promise, rest), minimum, levels)
     overlap = tuple(tally.names[old].tolist())
-    evaluation = replace(found, overlap=overlap, min_examples=max(1, minimum))
+    evaluation = replace(found, overlap=overlap, min_examples=max(1, minimum), drawn=drawn)
     _check_any_left(evaluation)
     return replace(evaluation, verdict=_complete(found.verdict, promise))
 

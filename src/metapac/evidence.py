@@ -31,7 +31,7 @@ from metapac._common import (
 from metapac.binomial import allowed_errors_in_task
 from metapac.data_checks import MIN_ROWS, CheckWarning, Contents, Sample, check_facts, find_ranges
 from metapac.errors import InvalidInput
-from metapac.grouping import Data, Statistics
+from metapac.grouping import Data, DrawnRows, Statistics
 from metapac.guarantee import Guarantee
 from metapac.inputs import NAME_RULE
 from metapac.planning import Demand, min_sample_size
@@ -182,6 +182,7 @@ class Evidence(NamedTuple):
     clusters: Clusters | None = None
     ranges: Floats | None = None
     sample: Sample | None = None
+    within: DrawnRows | None = None
 
     @property
     def contents(self) -> Contents:
@@ -348,7 +349,18 @@ def join_evidence(old: Evidence, new: Evidence) -> Evidence:
         precision=inputs.coarsest_precision([old.precision, new.precision]),
         clusters=_join_clusters(old.clusters, new.clusters),
         ranges=np.concatenate([old.contents.ranges, new.contents.ranges]),
+        within=join_draws([old.within, new.within]),
     )
+
+
+def join_draws(draws: Sequence[DrawnRows | None]) -> DrawnRows | None:
+    """Return the draw from the rows of all tasks; either all have units, or none."""
+    known = [draw for draw in draws if draw is not None]
+    if known and len(known) < len(draws):
+        raise InvalidInput(
+            "within is for all tasks, but here only some of them have units.", parameter="within"
+        )
+    return functools.reduce(DrawnRows.join, known) if known else None
 
 
 def _join_clusters(old: Clusters | None, new: Clusters | None) -> Clusters | None:
@@ -408,6 +420,8 @@ def encode_evidence(evidence: Evidence) -> dict[str, Any]:
         body["highest"] = artefact.encode_floats(evidence.highest.tolist())
     if evidence.clusters is not None:
         body["clusters"] = evidence.clusters.to_json()
+    if evidence.within is not None:
+        body["within"] = evidence.within._asdict()
     if evidence.ranges is not None:
         body["ranges"] = [
             None if low != low else artefact.encode_floats([low, high])  # NaN: not known
@@ -443,6 +457,7 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
         highest=read("highest", shape[1:], np.float64) if "highest" in body else None,
         clusters=Clusters.from_json(body["clusters"], len(names)) if "clusters" in body else None,
         ranges=_read_ranges(body, len(names)) if "ranges" in body else None,
+        within=DrawnRows.from_json(body["within"]) if "within" in body else None,
     )
     evidence.check_ranges("evidence.thresholds")
     if not inputs.is_representable(evidence.thresholds, precision).all(axis=(1, 2)).any():

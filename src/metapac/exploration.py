@@ -476,6 +476,7 @@ def explore(
     labels: ArrayLike | None = None,
     *,
     classes: Sequence[Any] | None = None,
+    within: ArrayLike | Iterable[object] | None = None,
     epsilon: Sequence[float] = EPSILONS,
     alpha: Sequence[float] = ALPHAS,
     delta: float | None = 0.05,
@@ -499,6 +500,8 @@ def explore(
         Task and true label of each example. Not with a table.
     classes : sequence, optional
         Class of each column of ``scores``, as in ``MetaPS.calibrate``.
+    within : array_like, shape (n,), optional
+        Units, as in ``MetaPS.calibrate``: one random example of each counts, by seed 0.
     epsilon : sequence of float, default (0.01, 0.02, 0.05, 0.1, 0.2)
         Miss rates to try.
     alpha : sequence of float, default (0.05, 0.1, 0.2)
@@ -546,7 +549,7 @@ def explore(
     check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
     if n_tasks is not None:
         n_tasks = _common.as_whole_number("n_tasks", n_tasks)
-    data = as_data(scores, tasks, labels, classes, None)
+    data, _drawn = as_data(scores, tasks, labels, classes, None, within).draw_rows(0)
     names = _check_classes(data)
     if data.clusters_of([]) is not None:
         rule = "clusters cannot be explored: pilot tasks must be independent. Pass one task of each"

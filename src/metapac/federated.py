@@ -19,8 +19,8 @@ from metapac.columns import hold_numbers
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
-from metapac.evidence import Evidence, Part, first_step
-from metapac.grouping import Data, Scored, as_data
+from metapac.evidence import Evidence, Part, first_step, join_draws
+from metapac.grouping import Data, DrawnRows, Scored, as_data
 from metapac.guarantee import Guarantee
 from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
@@ -81,6 +81,8 @@ class Site:
         Model and score function that gave the scores, if their table names them.
     range : tuple of float, optional
         Lowest and highest score, which recognise a site under another name.
+    within : DrawnRows, optional
+        The draw of one row of each unit, if the site has units such as households.
 
     Examples
     --------
@@ -101,6 +103,7 @@ class Site:
     model: str | None = None
     score: str | None = None
     range: tuple[float, float] | None = None
+    within: DrawnRows | None = None
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -185,6 +188,7 @@ class Site:
             evidence.classes,
             evidence.columns,
             range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
+            within=evidence.within,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,7 +259,7 @@ class Site:
         for name in ("range", "columns", "model", "score"):
             if (value := getattr(self, name)) is not None:
                 body[name] = artefact.encode_floats([*value]) if name == "range" else value
-        return body
+        return body if self.within is None else body | {"within": self.within._asdict()}
 
 
 def make_site(
@@ -265,6 +269,8 @@ def make_site(
     *,
     name: str,
     classes: Sequence[Any] | None = None,
+    within: ArrayLike | Iterable[object] | None = None,
+    rng: int = 0,
     allow: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Site:
@@ -286,6 +292,9 @@ def make_site(
         Name of the site, unique among sites.
     classes : sequence, optional
         Class of each column of ``scores``. Not with a table.
+    within, rng : optional
+        Units of the site and the seed of the draw, as in ``MetaPS.calibrate``; the same seed at
+        every site, which draws by its name.
     allow, progress : optional
         As in ``MetaPS.calibrate``.
 
@@ -311,19 +320,20 @@ def make_site(
     guarantee = method._make_guarantee()
     check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
     if isinstance(scores, Data):
-        data = as_data(scores, None, labels, classes, None)
+        data = as_data(scores, None, labels, classes, None, within)
     else:
-        data = Scored.of_one_task(scores, labels, classes)
+        data = replace(Scored.of_one_task(scores, labels, classes), within=within)
     if not isinstance(data, Scored):
         data = _as_site(data, guarantee)
         guarantee = match_classes(guarantee, data)
     elif not guarantee.per_class:
         data.check_no_labels()
     origin = data.add_origin(Context())
+    data, drawn = data.draw_rows(rng, name)
     evidence = first_step(
         data, guarantee, check_allowed(allow), progress or _common.ignore_progress
     )
-    site = Site.from_evidence(name, guarantee, evidence)
+    site = Site.from_evidence(name, guarantee, evidence._replace(within=drawn))
     return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
 
 
@@ -397,6 +407,7 @@ def read_site(path: PathLike) -> Site:
             None if body["classes"] is None else tuple(body["classes"]),
             **{name: body.get(name) for name in ("columns", "model", "score")},
             range=tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
+            within=DrawnRows.from_json(body["within"]) if "within" in body else None,
         )
         artefact.check_written(body, site._to_json())
     return site
@@ -420,6 +431,7 @@ def join_sites(sites: list[Site]) -> Evidence:
         first.classes,
         _shared_columns(sites),
         ranges=np.array([site.range or (np.nan, np.nan) for site in sites]),
+        within=join_draws([site.within for site in sites]),
     )
 
 
@@ -444,6 +456,8 @@ def check_agreement(named: list[_Named], allow: Iterable[str]) -> None:
     columns = [(where, site.columns or {}) for where, site in named]
     orders = [(where, names["classes"]) for where, names in columns if "classes" in names]
     _require_same(orders, lambda names: f"scores of the classes {_common.brief(names)}")
+    seeds = [(where, None if site.within is None else site.within.rng) for where, site in named]
+    _require_same(seeds, lambda rng: "no units" if rng is None else f"units drawn with {rng=}")
     seen: dict[str, str] = {}
     for where, site in named:
         if site.name in seen:

@@ -7,6 +7,7 @@ task. *Counts*: for given thresholds, how many examples are missed, and how larg
 
 from __future__ import annotations
 
+import hashlib
 import numbers
 import os
 from collections import defaultdict
@@ -24,8 +25,10 @@ from metapac._common import (
     Counts,
     Floats,
     Progress,
+    as_whole_number,
     check_same_index,
     check_same_length,
+    on_host,
 )
 from metapac.data_checks import Facts, Repeats, find_facts, find_ranges
 from metapac.errors import InvalidInput
@@ -142,6 +145,61 @@ class Row(NamedTuple):
     full: bool = False
 
 
+class DrawnRows(NamedTuple):
+    """The draw of one row of each unit: how many rows and units there were, and the seed."""
+
+    rows: int
+    units: int
+    rng: int
+
+    def check_several(self, tasks: int) -> None:
+        """Raise InvalidInput if every task is a single unit, as with the column of tasks."""
+        if self.units <= tasks and self.rows > self.units:
+            raise InvalidInput(
+                f"within must tell units apart within a task, and gives each of {tasks} tasks a "
+                f"single one, of {self.rows} rows in all. Does it hold the tasks themselves?",
+                parameter="within",
+            )
+
+    def describe(self, unit: str, row: str, rows: str) -> str:
+        """Return what counts, as part of a sentence."""
+        if self.rows == self.units:
+            return f"every {unit} has one {row}, so none is left out"
+        counted = f"{self.units:,} of {self.rows:,} {rows}, drawn with seed {self.rng}"
+        return f"one random {row} of each {unit} counts ({counted})"
+
+    def join(self, other: DrawnRows) -> DrawnRows:
+        """Return the draw from the rows of both; the seed is that of the first."""
+        return DrawnRows(self.rows + other.rows, self.units + other.units, self.rng)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> DrawnRows:
+        """Return the draw that ``_asdict`` wrote down."""
+        numbers = (as_whole_number(f"within.{k}", body[k], minimum=0) for k in cls._fields)
+        drawn = cls(*numbers)
+        if not 0 < drawn.units <= drawn.rows:
+            rule = "within must count at least as many rows as units"
+            raise InvalidInput(f"{rule}, got {drawn.rows} and {drawn.units}.")
+        return drawn
+
+
+def hash_row(rng: int, place: int, task: str, unit: str) -> str:
+    """Return what decides the draw: the row of a unit with the smallest hash is drawn.
+
+    Places number the rows of a unit in any fixed order, so the draw is uniform whatever the order:
+    rows may be sorted by score. Every engine computes this hash of names and place alike.
+    """
+    text = f"{rng}/{place}/{task}/{unit}"
+    return hashlib.md5(text.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
+
+
+def name_units(within: Any) -> Array:
+    """Return the unit of each row as text, as tables name it."""
+    values = inputs.as_column("within", within)
+    values = values if values.dtype.kind == "f" else inputs.as_task_ids(values)
+    return np.array([str(as_cluster(value, "within")) for value in values.tolist()], dtype=object)
+
+
 @runtime_checkable
 class Data(Protocol):
     """Labelled examples, wherever they are kept."""
@@ -185,6 +243,12 @@ class Data(Protocol):
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         """Return the cluster of each task; None if they are not known."""
 
+    def draw_rows(self, rng: int, task: str | None = None) -> tuple[Self, DrawnRows | None]:
+        """Return one random row of each unit; all rows, and None, if there are no units.
+
+        A site, which is one task, passes the name of that task.
+        """
+
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         """Return the examples of some tasks with their sets, if every label has a score."""
 
@@ -215,6 +279,9 @@ class Scored(Data):
         Cluster of each example or task. Needed if the promise was calibrated with clusters.
     columns : dict, optional
         Columns that a promise file names, if the scores are those of predicted numbers.
+    within : array_like, shape (n,), optional
+        Unit of each example, such as its household: one random example of each unit of a task
+        counts. Needed if the promise was calibrated with units.
     known : sequence, optional
         Classes that were calibrated, in their order, if ``scores`` are those of true labels.
 
@@ -231,6 +298,7 @@ class Scored(Data):
     classes: Sequence[Any] | None = None
     clusters: ClusterIds | None = None
     columns: dict[str, Any] | None = field(default=None, repr=False)  # of predicted numbers
+    within: ArrayLike | Iterable[object] | None = None
     known: Sequence[Any] | None = field(default=None, repr=False)  # the classes calibrated
 
     def __post_init__(self) -> None:
@@ -380,6 +448,62 @@ class Scored(Data):
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         return None if self.clusters is None else match_clusters(names, self.ids, self.clusters)
 
+    def draw_rows(self, rng: int, task: str | None = None) -> tuple[Self, DrawnRows | None]:
+        if self.within is None:
+            return self, None
+        inputs.check_no_nan("scores", self.true_scores)
+        units = name_units(self.within)
+        check_same_length("within", units, "scores", self.true_scores)
+        names, codes = _number(self.ids)
+        keys = _number(units)[1].astype(np.int64) * len(names) + codes
+        groups, group = np.unique(keys, return_inverse=True)
+        drawn = DrawnRows(len(units), len(groups), as_whole_number("rng", rng, minimum=0))
+        drawn.check_several(len(names))
+        order, place = self._sort_units(group)
+        first, several = order[place == 0], np.bincount(group) > 1
+        chosen, least = first.copy(), dict[int, str]()
+        texts = [str(name) for name in names.tolist()] if task is None else [task] * len(names)
+        for i in np.flatnonzero(several[group[order]]).tolist():
+            row, unit = order[i], group[order[i]]
+            key = hash_row(drawn.rng, place[i], texts[codes[row]], units[row])
+            if key < least.get(unit, "g"):  # no hexadecimal digit
+                least[unit], chosen[unit] = key, row
+        return self._take(np.sort(chosen)), drawn
+
+    def _sort_units(self, group: Counts) -> tuple[Counts, Counts]:
+        """Return the rows, those of a unit together and in an order of their values, and places."""
+        keys: list[Array] = [self.true_scores, group]
+        if self.coded is not None:
+            rank = np.argsort(np.argsort([*map(str, self.coded[0])], kind="stable"))
+            keys.insert(0, rank[self.coded[1]])
+        order = np.lexsort(keys)
+        same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+        if self.matrix is not None and same.any():
+            order = np.lexsort([*self.array.T[::-1], *keys])
+        starts = np.append(True, np.diff(group[order]) > 0)
+        here = np.arange(len(order))
+        return order, here - np.maximum.accumulate(np.where(starts, here, 0))
+
+    def _take(self, rows: Counts) -> Self:
+        """Return some of the examples."""
+
+        def take(values: Any, name: str) -> Any:
+            if values is None or isinstance(values, Mapping):
+                return values
+            if hasattr(values, "iloc"):
+                return values.iloc[rows]
+            return inputs.as_column(name, values)[rows]
+
+        if hasattr(self.scores, "iloc"):
+            scores = self.scores.iloc[rows]
+        else:
+            is_array = inputs.is_bfloat16(self.scores)
+            scores = (self.scores if is_array else np.asarray(on_host(self.scores)))[rows]
+        some = {"scores": scores, "tasks": self.ids[rows], "within": None}
+        some |= {name: take(getattr(self, name), name) for name in ("labels", "clusters")}
+        classes = self.classes if self.matrix is None else self.matrix.classes
+        return replace(self, **some, classes=classes)
+
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         if self.matrix is None:
             return []
@@ -393,14 +517,17 @@ class Scored(Data):
         ]
 
 
-def as_data(scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any) -> Data:
+def as_data(
+    scores: Any, tasks: Any, labels: Any, classes: Any, clusters: Any, within: Any = None
+) -> Data:
     """Return arrays, or what is data already, such as a table."""
     if not isinstance(scores, Data):
         if isinstance(scores, str | os.PathLike) or (hasattr(scores, "columns") and tasks is None):
             rule = "scores must be an array beside tasks, or a table from open_table"
             raise InvalidInput(f"{rule}, got {type(scores).__name__}.", parameter="scores")
-        return Scored(scores, tasks, labels, classes, clusters)
-    given = {"tasks": tasks, "labels": labels, "classes": classes, "clusters": clusters}
+        return Scored(scores, tasks, labels, classes, clusters, within=within)
+    given = {"tasks": tasks, "labels": labels, "classes": classes}
+    given |= {"clusters": clusters, "within": within}
     for name in (name for name, value in given.items() if value is not None):
         rule = f"{name} must be left out: a table names its columns, in Columns"
         raise InvalidInput(f"{rule}.", parameter=name)
@@ -599,11 +726,12 @@ def match_clusters(names: Sequence[Any], ids: Array, clusters: ClusterIds) -> li
     return [found[name] for name in names]
 
 
-def as_cluster(value: Any) -> str | int:
-    """Return the name of a cluster."""
+def as_cluster(value: Any, name: str = "clusters") -> str | int:
+    """Return the name of a cluster, or of a unit."""
     plain = inputs.as_plain_label(value)
     if inputs.is_missing(plain):
-        raise InvalidInput("clusters holds missing values; every task must be in a cluster.")
+        group = "task must be in a cluster" if name == "clusters" else "example must be in a unit"
+        raise InvalidInput(f"{name} holds missing values; every {group}.", parameter=name)
     if isinstance(plain, float) and plain.is_integer():  # as in a pandas column with missing values
         return int(plain)
     return plain if type(plain) in (str, int) else str(plain)

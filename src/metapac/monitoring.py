@@ -586,6 +586,7 @@ class Monitor:
         *,
         classes: Sequence[Any] | None = None,
         clusters: ClusterIds | None = None,
+        within: ArrayLike | Iterable[object] | None = None,
         batch: str | None = None,
         again: bool = False,
         model: str | None = None,
@@ -601,6 +602,8 @@ class Monitor:
             As in ``evaluate``.
         clusters : array_like, shape (n,), or mapping from task, optional
             Clusters, as in ``evaluate``: one task of each cluster counts, over all batches.
+        within : array_like, shape (n,), optional
+            Units, as in ``evaluate``: one random example of each unit of a task counts.
         batch : str, optional
             Name of the batch that the tasks come with, such as "2026-01".
         again : bool, default False
@@ -626,7 +629,8 @@ class Monitor:
             raise InvalidInput(
                 "promise must be passed to Monitor.load to count tasks.", parameter="promise"
             )
-        options: Any = {"classes": classes, "clusters": clusters, "model": model, "allow": allow}
+        options: Any = {"classes": classes, "clusters": clusters, "within": within}
+        options |= {"model": model, "allow": allow}
         options["min_examples"] = self.terms.min_examples
         evaluation = evaluate(self._promise, scores, tasks, labels, **options)
         return self.add_evaluation(evaluation, batch=batch, again=again, allow=allow)

@@ -45,7 +45,7 @@ from metapac.evidence import (
 from metapac.grouping import ClusterIds, Data, Scored, as_data
 from metapac.guarantee import Epsilon, Guarantee, Split
 from metapac.ranks import Level
-from metapac.words import Rule, Words
+from metapac.words import Rule, Words, describe_draw
 
 if TYPE_CHECKING:
     from metapac.score_functions import ScoreFunction
@@ -595,6 +595,7 @@ class MetaPS(ThresholdSets):
         *,
         classes: Sequence[Any] | None = None,
         clusters: ClusterIds | None = None,
+        within: ArrayLike | Iterable[object] | None = None,
         rng: int = 0,
         context: Context | None = None,
         allow: Iterable[str] = (),
@@ -620,8 +621,13 @@ class MetaPS(ThresholdSets):
             Cluster of each example or task, such as its hospital group. Tasks of one cluster may
             depend on each other; clusters are independent. One random task of each cluster is
             calibrated on, and the guarantee is for new tasks of new clusters.
+        within : array_like, shape (n,), optional
+            Unit of each example within its task, such as its household or patient. Examples of one
+            unit may depend on each other; units are independent. One random example of each is
+            calibrated on, and the guarantee is for a random example of a random unit. A name that
+            occurs in two tasks names two units.
         rng : int, default 0
-            Seed of that draw, which does not look at scores. Fix it beforehand: choosing the seed
+            Seed of these draws, which do not look at scores. Fix it beforehand: choosing the seed
             by its result breaks the guarantee.
         context : Context, optional
             What the guarantee is about: model, training tasks, vocabulary.
@@ -640,7 +646,7 @@ class MetaPS(ThresholdSets):
         InfeasibleGuarantee
             If the tasks are too few or too small; the message says what would work.
         """
-        data = as_data(scores, tasks, labels, classes, clusters)
+        data = as_data(scores, tasks, labels, classes, clusters, within)
         stated, about = self._make_guarantee(), data.add_origin(as_context(context))
         guarantee, allow = match_classes(stated, data), data_checks.check_allowed(allow)
         evidence = self._first_step(data, guarantee, allow, rng, about, progress)
@@ -656,6 +662,7 @@ class MetaPS(ThresholdSets):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         clusters: ClusterIds | None = None,
+        within: ArrayLike | Iterable[object] | None = None,
         rng: int = 0,
         context: Context | None = None,
         allow: Iterable[str] = (),
@@ -676,7 +683,7 @@ class MetaPS(ThresholdSets):
             Scale of each residual, such as a predicted standard deviation; 1 by default.
         lower, upper : array_like, shape (n,), optional
             Two predicted quantiles, instead of ``prediction`` and ``scale``.
-        clusters, rng, context, allow : optional
+        clusters, within, rng, context, allow : optional
             As in ``calibrate``.
 
         Returns
@@ -706,7 +713,7 @@ class MetaPS(ThresholdSets):
         scores = _score_numbers(y, numbers, tasks)
         columns = {name: name for name in (*numbers, "y")}
         columns |= inputs.find_names(task=tasks, y=y, **numbers)
-        data = Scored(scores, tasks, clusters=clusters, columns=columns)
+        data = Scored(scores, tasks, clusters=clusters, columns=columns, within=within)
         return self.calibrate(data, rng=rng, context=context, allow=allow)
 
     def _first_step(
@@ -723,8 +730,9 @@ class MetaPS(ThresholdSets):
         data.check_tasks()
         if isinstance(data, Scored) and not self.per_class:
             data.check_no_labels()
+        data, drawn = data.draw_rows(rng)
         evidence = first_step(data, guarantee, allow, progress or ignore_progress)
-        names = evidence.names.tolist()
+        evidence, names = evidence._replace(within=drawn), evidence.names.tolist()
         clusters = data.clusters_of(names)
         if clusters is None:
             return evidence
@@ -803,6 +811,7 @@ class MetaPS(ThresholdSets):
         *,
         classes: Sequence[Any] | None = None,
         clusters: ClusterIds | None = None,
+        within: ArrayLike | Iterable[object] | None = None,
         allow: Iterable[str] = (),
     ) -> Self:
         """Add new tasks; the result is that of calibrating on all tasks from scratch.
@@ -826,6 +835,8 @@ class MetaPS(ThresholdSets):
             As in ``calibrate``, in the same order as before.
         clusters : array_like, shape (n,), or mapping from task, optional
             Clusters as in ``calibrate``, if it had them; none may have been calibrated on before.
+        within : array_like, shape (n,), optional
+            Units as in ``calibrate``, if it had them.
         allow : iterable of str, default ()
             Checks of the data to skip.
 
@@ -835,13 +846,13 @@ class MetaPS(ThresholdSets):
             The object itself, calibrated on all tasks.
         """
         self.check_calibrated()
-        data = as_data(scores, tasks, labels, classes, clusters)
+        data = as_data(scores, tasks, labels, classes, clusters, within)
         if not isinstance(data, Scored):
             data = data.resolve(self)
             data.check_origin(self.context_, None)
         elif classes is not None or np.ndim(data.scores) == 2:
             self._check_order(data.scores, classes)
-        guarantee, drawn = self._make_guarantee(), self._evidence.clusters
+        guarantee, drawn = self._make_guarantee(), self._evidence.clusters or self._evidence.within
         about, allow = data.add_origin(self.context_), data_checks.check_allowed(allow)
         rng = 0 if drawn is None else drawn.rng
         new = self._first_step(data, guarantee, allow, rng, about)
@@ -949,7 +960,7 @@ class MetaPS(ThresholdSets):
         sentence = g.sentence(
             tasks=tasks, threshold=thresholds, columns=self.columns_, cluster=self._cluster_words()
         )
-        return " ".join([sentence, *self.remarks_])
+        return " ".join(filter(None, [sentence, self._describe_draw(), *self.remarks_]))
 
     @property
     def remarks_(self) -> list[str]:
@@ -972,7 +983,8 @@ class MetaPS(ThresholdSets):
         """
         self.check_calibrated()
         basis = self._rules(), len(self.tasks_), self._about(), self.columns_
-        return words.explain_guarantee(self.guarantee_, *basis, self._cluster_words())
+        more = self._cluster_words(), self._describe_draw()
+        return words.explain_guarantee(self.guarantee_, *basis, *more)
 
     def _cluster_words(self) -> tuple[str, str] | None:
         """Return what clusters are called, in singular and plural, if there are any."""
@@ -980,6 +992,16 @@ class MetaPS(ThresholdSets):
             return None
         named = self._about().cluster or (self.columns_ or {}).get("cluster", "cluster")
         return inflect(named)
+
+    def _describe_draw(self) -> str:
+        """Return how the rows of each unit were drawn, in a sentence; empty without units."""
+        if (drawn := self._evidence.within) is None:
+            return ""
+        return describe_draw(Words.from_context(self._about()), drawn, *self._unit_words())
+
+    def _unit_words(self) -> tuple[str, str]:
+        """Return what the units within a task are called, in singular and plural."""
+        return inflect((self.columns_ or {}).get("within", "unit"))
 
     def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""

@@ -20,6 +20,7 @@ from metapac.context import Context, as_context
 from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
+from metapac.grouping import name_units
 from metapac.guarantee import Epsilon, Split
 from metapac.planning import Demand, all_feasible
 from metapac.predictors import MetaPS
@@ -46,15 +47,17 @@ class NotFitted(NotCalibrated, NotFittedError):  # type: ignore[misc]
 
 
 class Examples(NamedTuple):
-    """Labelled examples: features, target and group of each row."""
+    """Labelled examples: features, target and group of each row, and its unit if known."""
 
     x: Any
     y: Array
     groups: Array
+    within: Array | None = None
 
     def take(self, rows: Counts) -> Self:
         """Return some of the rows."""
-        return type(self)(_safe_indexing(self.x, rows), self.y[rows], self.groups[rows])
+        units = None if self.within is None else self.within[rows]
+        return type(self)(_safe_indexing(self.x, rows), self.y[rows], self.groups[rows], units)
 
 
 class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
@@ -66,10 +69,12 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
     calibration_groups_: list[Any]
     per_class = return_std = False  # unless a subclass has the parameter
     _target: str  # what a table calls the true labels or values
-    __metadata_request__fit = {"groups": True}  # noqa: RUF012
+    __metadata_request__fit = {"groups": True, "within": True}  # noqa: RUF012
     __metadata_request__score = {"groups": True}  # noqa: RUF012
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None, **fit_params: Any) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, within: Any = None, **fit_params: Any
+    ) -> Self:
         """Fit the estimator on some groups, and calibrate the guarantee on the others.
 
         Groups are divided whole, by their names alone. With ``prefit`` or ``shots``, nothing is
@@ -83,6 +88,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             True labels or values; None raises an error.
         groups : array_like, shape (n,), optional
             Site, hospital or customer of each row: strings or integers. None raises an error.
+        within : array_like, shape (n,), optional
+            Unit of each row within its group, such as its household, as in ``MetaPS.calibrate``.
+            The model is trained on every row, and calibrated on one random row of each unit, by
+            ``rng`` if that is an integer, else by 0. Not with ``shots``.
         **fit_params : object
             Further arguments of the estimator's ``fit``, such as ``sample_weight``. Those with an
             entry for each row are restricted to the training rows. They affect the model only:
@@ -101,7 +110,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         """
         method = self._make_method()
         context = as_context(_WORDS if self.context is None else self.context)
-        data = self._read(X, y, groups)
+        data = self._read(X, y, groups, within)
         training, calibration = self._divide(data.groups, fit_params)
         context.check_calibration_tasks(calibration)
         self._check_feasible(method, data, training, calibration)
@@ -112,7 +121,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         output, scored = new._score_groups(data.take(used))
         context = replace(context, trained_on=[*(context.trained_on or ()), *training] or None)
         allow = {*check_allowed(self.allow), "task-names"}  # all groups were compared
-        new._calibrate(method, output, scored, context=context, allow=allow)
+        seed = self.rng if isinstance(self.rng, int | np.integer) else 0
+        options: Any = {"within": scored.within, "rng": seed, "context": context, "allow": allow}
+        new._calibrate(method, output, scored, **options)
         reserved = {"prediction", "scale", "lower", "upper"} & (method.columns_ or {}).keys()
         names = inputs.find_names(*reserved, task=groups, **{self._target: y})
         new.meta_ps_ = method._name_columns(names)
@@ -133,6 +144,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         y: Any,
         groups: Any,
         *,
+        within: Any = None,
         min_examples: int = 0,
         false_alarm: float = 0.05,
         allow: Iterable[str] = (),
@@ -145,6 +157,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         ----------
         X, y, groups : array_like
             Features, true labels or values, and groups, as in ``fit``.
+        within : array_like, shape (n,), optional
+            Units, as in ``fit``, if it had them: one random row of each is judged.
         min_examples : int, default 0
             Leave out groups with fewer rows.
         false_alarm : float, default 0.05
@@ -159,8 +173,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         """
         allowed = {*check_allowed(self.allow), *check_allowed(allow)}
         self._check_fitted()
-        output, scored = self._score_groups(self._read(X, y, groups))
+        output, scored = self._score_groups(self._read(X, y, groups, within))
         more: Any = {"min_examples": min_examples, "false_alarm": false_alarm}
+        more["within"] = scored.within
         return self._assess(output, scored, allow=allowed, **more)
 
     def score(self, X: Any, y: Any, groups: Any = None) -> float:
@@ -263,12 +278,15 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         check_levels(stated.epsilon, stated.alpha, stated.delta, allow=self.allow)
         return method
 
-    def _read(self, x: Any, y: Any, groups: Any) -> Examples:
-        """Return the rows with their targets and groups, all checked."""
+    def _read(self, x: Any, y: Any, groups: Any, within: Any = None) -> Examples:
+        """Return the rows with their targets, groups and units, all checked."""
         _common.check_bool("prefit", self.prefit)
         shots = _common.as_whole_number("shots", self.shots, minimum=0)
         if y is None:  # in words that check_estimator looks for
             raise InvalidInput("this requires y to be passed, but the target y is None.")
+        if within is not None and shots:
+            rule = "within must be left out with shots: support rows may share a unit with others"
+            raise InvalidInput(f"{rule}. Pass one row of each unit.", parameter="within")
         ids = as_groups(groups, self.allow)
         x = as_indexable(x, y=y, groups=groups)
         warn_of_group_column(x, groups, ids)
@@ -276,7 +294,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         if small := [names[i] for i in np.flatnonzero(np.bincount(index) <= shots)]:
             text = f"shots={shots} takes {shots} rows of each group and needs one more to score"
             raise InvalidInput(f"{text}. Leave out {quote(small)}.")
-        return Examples(x, self._as_targets(y), ids)
+        units = None if within is None else name_units(within)
+        if units is not None:
+            _common.check_same_length("within", units, "groups", ids)
+        return Examples(x, self._as_targets(y), ids, units)
 
     def _divide(self, groups: Array, fit_params: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """Return the groups to train on, and those to calibrate on, in the order of the draw."""
@@ -294,9 +315,13 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         self, method: MetaPS, data: Examples, training: list[Any], calibration: list[Any]
     ) -> None:
         """Raise InfeasibleGuarantee before anything is trained; numbers of rows alone decide."""
-        # With shots, as many rows of each group remain whichever are drawn, but not of each class.
-        if self.on_infeasible != "raise" or (self.shots and self.per_class):
+        # As many rows of each group remain whichever are drawn, but not of each class.
+        is_drawn = self.shots or data.within is not None
+        if self.on_infeasible != "raise" or (is_drawn and self.per_class):
             return
+        if data.within is not None:
+            pairs = zip(data.groups.tolist(), data.within.tolist(), strict=True)
+            data = data.take(np.array([*{pair: i for i, pair in enumerate(pairs)}.values()]))
         whole, used, total = method._make_guarantee(), len(calibration), len(training + calibration)
         index, parts = find_codes(data.groups, calibration + training), []
         classes = tuple(np.unique(data.y).tolist()) if self.per_class else (None,)

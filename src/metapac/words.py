@@ -21,6 +21,7 @@ from metapac.guarantee import BALANCED, percent
 
 if TYPE_CHECKING:
     from metapac import context
+    from metapac.grouping import DrawnRows
     from metapac.guarantee import Guarantee
 
 _SHOWN = 20  # classes listed in an explanation
@@ -103,6 +104,7 @@ def explain_guarantee(
     about: context.Context,
     columns: Mapping[str, Any] | None = None,
     cluster: tuple[str, str] | None = None,
+    drawn_rows: str = "",
 ) -> str:
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
@@ -124,6 +126,7 @@ def explain_guarantee(
         pool = ""  # one task of each cluster: no two are drawn from the same one
         basis += f" They are one {words.unit} from each of {drawn.count_units(tasks)}."
         limits.append(f"for more {words.units} of these {several}: it is for new {several}")
+    basis += f" {drawn_rows}" if drawn_rows else ""
     single, share = _describe_rates(words, g)
     return join_paragraphs(
         f"{basis} {describe_sets(words, rules[0], columns)}",
@@ -177,6 +180,16 @@ def describe_basis(words: Words, tasks: int, rules: Sequence[Rule]) -> str:
     known = [rule.examples for rule in rules if rule.examples is not None]
     examples = f" with {words.count_examples(sum(known))}" if len(known) == len(rules) else ""
     return f"{_capital(words.model)} was calibrated on {words.count_units(tasks)}{examples}."
+
+
+def describe_draw(words: Words, drawn: DrawnRows, unit: str, units: str) -> str:
+    """Return which rows of a unit count, what that assumes, and of what the guarantee speaks."""
+    unit, units = visible(unit), visible(units)
+    counted = drawn.describe(unit, words.example, words.examples)
+    return (
+        f"Within each {words.unit}, {counted}. The {units} of one {words.unit} must be "
+        f"independent, and the guarantee is for a random {words.example} of a random {unit}."
+    )
 
 
 def describe_sets(words: Words, rule: Rule, columns: Mapping[str, Any], kept: str = "") -> str:

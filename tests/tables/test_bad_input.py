@@ -251,7 +251,8 @@ def test_predict_with_the_wrong_promise() -> None:
 def test_quantiles_and_predictions_give_different_scores() -> None:
     table, pair = pa.table(TABLE), {"lower": "guess", "upper": "high"}
     rng, y = np.random.default_rng(0), np.arange(800.0)
-    tasks, level = np.repeat(np.arange(20), 40), {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
+    tasks = np.repeat(np.arange(20), 40)
+    level: Any = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
     noise = y + rng.normal(size=800)
     by_pair = MetaPS(**level).calibrate_intervals(y, tasks=tasks, lower=noise - 1, upper=noise + 1)
     by_number = MetaPS(**level).calibrate_intervals(y, noise, tasks)

@@ -78,6 +78,8 @@ def make(word: str, count: int = 40, size: int = 60, seed: int = 0) -> pd.DataFr
     frame[COLUMNS] = scores
     frame["true"] = scores[np.arange(rows), code]
     frame["home"] = [f"{word}home {i // 2}" for i in np.repeat(np.arange(count), size)]
+    unit = np.minimum(np.tile(np.arange(size), count) // 3, 15)  # of 3 rows, and the last of more
+    frame["unit"] = np.array([name + str(i) for i, name in enumerate([*NASTY, "x", "y"])])[unit]
     frame = frame.assign(guess=guess, sd=sd, truth=guess + sd * rng.normal(size=rows))
     crossed = np.where(np.arange(rows) % 5, 4, -2)
     frame = frame.assign(low=guess - sd, high=guess + crossed * sd)
@@ -92,7 +94,7 @@ def add_lists(frame: pd.DataFrame) -> pd.DataFrame:
     order = [[int(i) for i in rng.permutation(3)] for _ in range(len(frame))]
     pairs = zip(order, frame.y, strict=True)
     keep = [[i for i in one if i < 2 or CLASSES[i] == label] for one, label in pairs]
-    some = frame[["task", "y", "true", "id"]]
+    some = frame[["task", "y", "true", "unit", "id"]]
     return some.assign(
         scores=scores.tolist(),
         short=[scores[i, one].tolist() for i, one in enumerate(keep)],
@@ -132,6 +134,17 @@ def pair(frame: pd.DataFrame) -> dict[str, Any]:
     return {"lower": frame.low, "upper": frame.high}
 
 
+# SQLite 3.40 cannot select a column called "true" from a subquery, which a draw of rows is.
+UNITS, NEW_UNITS = (frame.rename(columns={"true": "own"}) for frame in (KNOWN, NEW))
+
+
+def drawn(**changes: Any) -> MetaPS:
+    labels = KNOWN.y if changes.get("per_class") else None
+    return MetaPS(**LEVELS | changes).calibrate(
+        KNOWN.true, KNOWN.task, labels, within=KNOWN.unit, rng=3
+    )
+
+
 def evidence(found: MetaPS) -> Any:
     """Return what was calibrated, with tasks and classes by name."""
     data = found._evidence
@@ -143,7 +156,7 @@ def evidence(found: MetaPS) -> Any:
     assert data.highest is not None
     ends = data.lowest[classes].tolist(), data.highest[classes].tolist()
     by_task = data.sizes[tasks][:, classes].tolist(), data.thresholds[tasks][:, classes].tolist()
-    more = found.precision_, np.sort(np.ravel(found.left_out_)).tolist()
+    more = found.precision_, np.sort(np.ravel(found.left_out_)).tolist(), data.within
     return data.names[tasks].tolist(), names, thresholds, clusters, ends, by_task, more
 
 
@@ -226,6 +239,7 @@ IN_LISTS: dict[str, Any] = {"columns": "scores", "classes": CLASSES}
 OWN_NAMES: dict[str, Any] = {"columns": "short", "classes_column": "names"}
 BY_PLACE: dict[str, Any] = {"task": "task", "label": "place", "columns": "short"}
 ANSWER_OF_MANY: dict[str, Any] = {"answer": True, "classes": MANY, "allow": ["sets"]}
+WITHIN: dict[str, Any] = {"within": "unit", "rng": 3}
 CLUSTERS: dict[str, Any] = {"task": "task", "score": "true", "cluster": "home", "rng": 4}
 QUESTIONS: dict[str, Question] = {
     "calibrate: scores": calibrated(KNOWN, lambda: BASE, task="task", score="true", **LEVELS),
@@ -238,6 +252,36 @@ QUESTIONS: dict[str, Question] = {
         KNOWN,
         lambda: MetaPS(**LEVELS).calibrate(KNOWN.true, KNOWN.task, clusters=KNOWN.home, rng=4),
         **CLUSTERS, **LEVELS,
+    ),
+    "calibrate: units": calibrated(
+        UNITS, lambda: drawn(), task="task", score="own", **WITHIN, **LEVELS
+    ),
+    "calibrate: units, labels": calibrated(
+        UNITS, lambda: drawn(), **BY_LABEL, **WITHIN, **LEVELS
+    ),
+    "calibrate: units, each class": calibrated(
+        UNITS, lambda: drawn(**EACH), **BY_LABEL, score="own", **WITHIN, **EACH
+    ),
+    "calibrate: units, numbers": calibrated(
+        UNITS,
+        lambda: MetaPS(**LEVELS).calibrate(
+            residual_scores(KNOWN.truth, KNOWN.guess, KNOWN.sd), KNOWN.task, within=KNOWN.unit,
+            rng=3,
+        ),
+        task="task", **NUMBERS, **WITHIN, **LEVELS,
+    ),
+    "calibrate: units, lists": calibrated(
+        LISTS, lambda: drawn(), **BY_LABEL, **IN_LISTS, **WITHIN, **LEVELS
+    ),
+    "calibrate: units, own names": calibrated(
+        LISTS, lambda: drawn(), **BY_LABEL, **OWN_NAMES, **WITHIN, **LEVELS
+    ),
+    "calibrate: units and clusters": calibrated(
+        UNITS,
+        lambda: MetaPS(**LEVELS).calibrate(
+            KNOWN.true, KNOWN.task, clusters=KNOWN.home, within=KNOWN.unit, rng=4
+        ),
+        **CLUSTERS | {"score": "own"}, within="unit", **LEVELS,
     ),
     "calibrate: identifiers": calibrated(KNOWN, lambda: BASE, **BY_LABEL, id="id", **LEVELS),
     "calibrate: numbers": calibrated(KNOWN, lambda: RESIDUALS, task="task", **NUMBERS, **LEVELS),
@@ -323,6 +367,13 @@ QUESTIONS: dict[str, Question] = {
             np.mean([*map(len, kept_places())] == NEW_LISTS.short.map(len)),
         ),
     ),
+    "evaluate: units": evaluated(
+        NEW_UNITS, BASE,
+        lambda: evaluate(
+            BASE, NEW[COLUMNS].to_numpy(), NEW.task, NEW.y, classes=CLASSES, within=NEW.unit
+        ),
+        **BY_LABEL, within="unit", columns="p_*",
+    ),
     "evaluate: numbers": evaluated(
         NEW, RESIDUALS,
         lambda: evaluate(RESIDUALS, residual_scores(NEW.truth, NEW.guess, NEW.sd), NEW.task),
@@ -371,6 +422,10 @@ QUESTIONS: dict[str, Question] = {
 QUERIES = {
     "calibrate: scores": [2, 6], "calibrate: labels": [4, 10], "calibrate: each class": [4, 10],
     "calibrate: each class, scores": [3, 7], "calibrate: clusters": [3, 7],
+    "calibrate: units": [3, 7], "calibrate: units, labels": [5, 11],
+    "calibrate: units, each class": [5, 9], "calibrate: units, numbers": [6, 9],
+    "calibrate: units, lists": [6, 12], "calibrate: units, own names": [8, 12],
+    "calibrate: units and clusters": [4, 8], "evaluate: units": [4, 6],
     "calibrate: identifiers": [5, 10], "calibrate: numbers": [4, 7], "calibrate: lists": [4, 10],
     "calibrate: own names": [6, 10], "calibrate: positions": [7, 11],
     "predict: positions": [3], "evaluate: positions": [7, 7],

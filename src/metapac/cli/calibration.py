@@ -14,7 +14,7 @@ import numpy as np
 
 from metapac import artefact, predictors
 from metapac._common import check_one_of
-from metapac._text import format_table
+from metapac._text import format_table, visible
 from metapac.cli import console
 from metapac.cli.options import ContextOptions, GuaranteeOptions, ReadingOptions
 from metapac.cli.tables import name_calibration, open_table
@@ -59,7 +59,8 @@ def calibrate(
     output
         Promise file to write.
     cluster_rng : SEED
-        Seed of the draw of one task from each cluster, fixed before looking at results.
+        Seed of the draw of one task from each cluster, and of one row of each unit with --within;
+        fixed before looking at results.
     """
     check_one_of("on_infeasible", on_infeasible, ON_INFEASIBLE)  # before the engine starts
     artefact.check_replaceable(output, predictors.FORMAT)
@@ -106,6 +107,8 @@ def _describe_thresholds(predictor: MetaPS) -> str:
     data += f" with {words.count_examples(int(predictor.task_sizes_.sum()))}"
     if (clusters := predictor._evidence.clusters) is not None:
         data += f", one of each of {len(clusters.names):,} clusters"
+    if predictor._evidence.within is not None:
+        data += f", one of each {visible(predictor._unit_words()[0])}"
     if left_out := max(rule.left_out for rule in rules):
         up_to, of_class = ("up to ", " of a class") if predictor.classes_ is not None else ("", "")
         data += f"; {up_to}{left_out:,} with too few examples{of_class} left out"

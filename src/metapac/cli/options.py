@@ -257,7 +257,8 @@ def _shared_options() -> None:
     on_infeasible : raise|trivial
         What to do if there are too few data: stop with an error, or keep every label (infinite
         intervals for numbers).
-    task, score, label, classes_column, prediction, y, scale, lower, upper, cluster, id : COLUMN
+    task, score, label, classes_column, cluster, within, id : COLUMN
+    prediction, y, scale, lower, upper : COLUMN
     columns : PATTERN|NAMES
     classes : NAMES
     model : NAME

@@ -40,7 +40,7 @@ def plan(
     number_of_classes: int = 1,
     min_examples: int = 0,
     allow: Sequence[str] = (),
-    columns: Annotated[Columns, "task label"],
+    columns: Annotated[Columns, "task label within"],
     sizes: Annotated[Sequence[int], Field("NUMBERS", _parse_sizes, multiple=True)] = (),
     tasks: int | None = None,
     examples: int | None = None,
@@ -134,7 +134,7 @@ def _count_examples(
         return {None: added} if len(added) else {}
     with open_table(scores, reading) as (table, progress):
         progress("counting the examples of each task", 0, None)
-        table = table.with_columns(task=columns.task, label=columns.label)
+        table = table.with_columns(**vars(columns))
         counts = table.sizes(by_class=columns.label is not None)
     return {label: np.append(own, added) for label, own in counts.items()}
 
@@ -176,7 +176,7 @@ def _describe_half(known: dict[str, int | None], classes: int) -> str:
 def explore(
     scores: list[str],
     *,
-    columns: Annotated[Columns, "task label columns classes id"],
+    columns: Annotated[Columns, "task label columns classes within id"],
     epsilon: Annotated[str, Field("NUMBERS")] = ".01,.02,.05,.1,.2",
     alpha: Annotated[str, Field("NUMBERS")] = ".05,.1,.2",
     delta: float | None = 0.05,

@@ -27,8 +27,10 @@ def site(
     output: Path,
     guarantee: GuaranteeOptions,
     columns: Annotated[
-        Columns, "score label columns classes classes_column prediction y scale lower upper id"
+        Columns,
+        "score label columns classes classes_column prediction y scale lower upper within id",
     ],
+    within_rng: int = 0,
     allow: Sequence[str] = (),
     reading: ReadingOptions,
     json: bool = False,
@@ -51,6 +53,8 @@ def site(
         Name of this site; must be unique among sites.
     output
         Site file to write.
+    within_rng : SEED
+        Seed of the draw of one row of each unit with --within; the same at every site.
     """
     check_replaceable(output, federated.FORMAT)
     with open_table(scores, reading, output) as (table, progress):
@@ -58,6 +62,7 @@ def site(
             MetaPS(**asdict(guarantee)),
             table.with_columns(**vars(columns)),
             name=name.strip(),
+            rng=within_rng,
             allow=allow,
             progress=progress,
         )

@@ -70,6 +70,7 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "tasks": len(tasks),
         "examples": _count_examples(predictor) if known else None,
         "clusters": predictor._cluster_words() if isinstance(predictor, MetaPS) else None,
+        "within": _describe_within(predictor) if isinstance(predictor, MetaPS) else None,
         "rules": rules,
         "sentence": predictor.promise_,
         "remarks": getattr(predictor, "remarks_", []),
@@ -83,6 +84,12 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "trained_on": _compare_names(about.trained_on, tasks),
         "pilot": _compare_names(about.pilot, tasks),
     }
+
+
+def _describe_within(predictor: MetaPS) -> dict[str, Any] | None:
+    """Return what units within a task are called, and how many rows were drawn of how many."""
+    drawn, (unit, units) = predictor._evidence.within, predictor._unit_words()
+    return None if drawn is None else {"unit": unit, "plural": units} | drawn._asdict()
 
 
 def _count_examples(predictor: Any) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +19,15 @@ from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput
 from metapac.inputs import advise_on_labels, as_task_names
 from metapac.sets import check_order
-from metapac.tables.engines import add_up, as_int, constant_list, exact, pick, pluralize
+from metapac.tables.engines import (
+    DUCKDB,
+    add_up,
+    as_int,
+    constant_list,
+    exact,
+    pick,
+    pluralize,
+)
 from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]
@@ -482,6 +492,22 @@ class Rows:
         """The task of each row or, by class, the key of both."""
         return self.task if self.keys is None else self.keys.build(self.task, self.labels)
 
+    def order(self) -> list[Any]:
+        """Return what numbers the rows of a unit; rows that are equal in it are interchangeable."""
+        if self.numbers is not None:
+            parts = self.numbers.parts
+            roles = ("scale", "prediction", "lower", "upper")
+            return [self.score, *(parts[role] for role in roles if role in parts)]
+        keys, of_classes = [self.score], self.class_scores
+        if self.names is not None and self.labels is not None:
+            texts = sorted(map(str, self.names))
+            keys.append(ibis.cases(*((self.labels == x, i) for i, x in enumerate(texts))))
+        elif self.labels is not None:
+            keys.append(self.labels)
+        if of_classes is not None:
+            keys += of_classes.scores if of_classes.lists is None else [of_classes.lists]
+        return keys
+
     def describe(self, task: Any) -> str:
         """Return the name of a task, or of a class in it, for messages."""
         return repr(task) if self.keys is None else self.keys.describe(task)
@@ -619,6 +645,45 @@ def _check_candidates(rows: Rows, candidates: Any) -> None:
             f"not in {pluralize(unknown, 'row')}. Mend them, or name the classes of each row.",
             parameter="classes_column" if given is None else (),
         )
+
+
+def draw_rows(source: Source, task: Any, within: str, order: Sequence[Any], rng: int) -> Source:
+    """Return the source with one row of each unit: the one whose place has the least `hash_row`.
+
+    Places number the rows of a unit in ``order``. Rows that are equal in it are interchangeable.
+    """
+    unit = get_id_column(source, within, "units").cast("string")
+    by = {f"_by{i}": value for i, value in enumerate(order)}
+    table = source.table.mutate(_task=task.cast("string"), _unit=unit, **by)
+    place = ibis.row_number().over(group_by=["_task", "_unit"], order_by=[*by])
+    table = table.mutate(_place=place.cast("string"))
+    text = ibis.literal(f"{rng}/") + table._place + "/" + table._task + "/" + table._unit
+    table = table.mutate(_hash=source.md5(text))
+    table = table.mutate(_least=table._hash.min().over(group_by=["_task", "_unit"]))
+    drawn = table.filter(table._hash == table._least).select(*source.table.columns)
+    if source.connection.name != DUCKDB:
+        return replace(source, table=drawn, owns_connection=False)
+    name = ibis.util.gen_name("drawn")  # so that later queries need not draw again
+    there = source.connection.create_table(name, drawn, temp=True)
+    kept = replace(source, table=there, owns_connection=False)
+    weakref.finalize(kept, _drop, source.connection, name).atexit = False
+    return kept
+
+
+def _drop(connection: Any, name: str) -> None:
+    with suppress(Exception):  # the connection may be closed
+        connection.raw_sql(f'DROP TABLE "{name}"')
+
+
+def count_units(source: Source, task: Any, within: str, bad: Any) -> tuple[int, ...]:
+    """Return the numbers of rows, units, tasks, bad rows, and rows without a unit or a task."""
+    unit = get_id_column(source, within, "units")
+    rows = source.table.select(task=task, unit=unit, bad=as_int(bad))
+    units = rows.group_by("task", "unit").agg(rows=_.count(), bad=_.bad.sum())
+    missing = {name: units.rows.sum(where=units[name].isnull()) for name in ("unit", "task")}
+    sums = {"all": units.rows.sum(), "units": units.count(), "tasks": units.task.nunique()}
+    counts = source.run(units.agg(**sums, bad=units.bad.sum(), **missing))
+    return tuple(int(count or 0) for count in counts.to_pylist()[0].values())
 
 
 def count_values(source: Source, **columns: str) -> dict[tuple[Any, ...], int]:

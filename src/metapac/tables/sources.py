@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 import sqlite3
@@ -77,6 +78,12 @@ class Source:
         counts = {name: table.count(where=table[name]) for name in conditions}
         return tuple(self.run(table.agg(all=table.count(), **counts)).to_pylist()[0].values())
 
+    def md5(self, text: Any) -> Any:
+        """Return the MD5 checksum of text, in hexadecimal digits."""
+        if self.connection.name == "sqlite":
+            self.connection.con.create_function("md5", 1, _md5, deterministic=True)
+        return ibis.udf.scalar.builtin(_md5, name="md5")(text)
+
     def column(self, name: str, remedy: str = "") -> Any:
         """Return a column; the error lists those of the table."""
         columns = self.table.columns
@@ -114,6 +121,10 @@ class Source:
         """Raise InvalidInput for the first faulty line if the source is a CSV file."""
         if self.is_text and self.files:
             check_rows(self.files, numbers, task, self.options)
+
+
+def _md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def open_source(source: Any, reading: Reading | None = None, **options: Any) -> Source:

@@ -13,7 +13,15 @@ import ibis
 import numpy as np
 from ibis import _
 
-from metapac._common import Array, Counts, Floats, PathLike, Progress, ignore_progress
+from metapac._common import (
+    Array,
+    Counts,
+    Floats,
+    PathLike,
+    Progress,
+    as_whole_number,
+    ignore_progress,
+)
 from metapac.columns import Columns, Reading
 from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges, judge_rare_classes, report
@@ -21,6 +29,7 @@ from metapac.drift import Drift, Pool, compare_pools
 from metapac.errors import InvalidInput, keyword
 from metapac.grouping import (
     Data,
+    DrawnRows,
     RankRule,
     Row,
     SetCounts,
@@ -128,8 +137,9 @@ class Table(Data):
         if self.columns.task is None:
             rule = "task must name the column with the task of each row."
             raise InvalidInput(rule, parameter="task")
-        if self.columns.cluster is not None:
-            scores.get_id_column(self.source, self.columns.cluster, "clusters")
+        for name, meaning in ((self.columns.cluster, "clusters"), (self.columns.within, "units")):
+            if name is not None:
+                scores.get_id_column(self.source, name, meaning)
 
     def has_class_scores(self) -> bool:
         of_classes = None if self.columns.label is None else self.labelled.class_scores
@@ -152,15 +162,29 @@ class Table(Data):
         task, label = self.columns.task, self.columns.label
         if task is None or (by_class and label is None):
             raise InvalidInput("task must name a column, and by class label too.", parameter="task")
+        source = self._count_once(task, label if by_class else None)
         if not by_class:
-            counts = scores.count_values(self.source, tasks=task)
+            counts = scores.count_values(source, tasks=task)
             return {None: np.sort(np.array([*counts.values()], dtype=np.int64))}
-        counts = scores.count_values(self.source, tasks=task, labels=str(label))
+        counts = scores.count_values(source, tasks=task, labels=str(label))
         tasks, labels = ({*names} for names in zip(*counts, strict=True))
         return {
             name: np.sort(np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64))
             for name in sorted(labels)
         }
+
+    def _count_once(self, task: str, label: str | None) -> Source:
+        """Return one row of each unit, whose score is not read: as good as any for counting."""
+        source, within = self.source, self.columns.within
+        if within is None:
+            return source
+        unit, name = (scores.get_id_column(source, x, "units") for x in (within, task))
+        source.check_no_missing(within, "units", source.count(missing=unit.isnull())[1])
+        if label is None:
+            pairs = source.table.select(task, within).distinct()
+            return replace(source, table=pairs, owns_connection=False)
+        order = [scores.get_id_column(source, label, "labels")]
+        return scores.draw_rows(source, name, within, order, 0)
 
     def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
         rows = self.by_class if by_class else self.by_task
@@ -225,6 +249,25 @@ class Table(Data):
         for name, value in scores.count_values(self.source, tasks=task, clusters=cluster):
             check_one_cluster(name, found.setdefault(name, as_cluster(value)), as_cluster(value))
         return [found[name] for name in names]
+
+    def draw_rows(self, rng: int, task: str | None = None) -> tuple[Self, DrawnRows | None]:
+        used, source, seed = self.columns, self.source, as_whole_number("rng", rng, minimum=0)
+        if used.within is None:
+            return self, None
+        has_class = used.score is not None and used.label is not None
+        rows = self.by_class if has_class else self.by_task
+        named = rows.task if task is None else ibis.literal(task)
+        with source.reading(rows.score_columns, used.task):
+            bad = ~source.is_usable(rows.score)
+            every, units, tasks, *missing = scores.count_units(source, rows.task, used.within, bad)
+            if missing[0] or missing[2]:
+                search.take_census(rows)  # which raises
+            source.check_no_missing(used.within, "units", missing[1])
+            source.check_not_empty(every)
+            drawn = DrawnRows(every, units, seed)
+            drawn.check_several(tasks)
+            some = scores.draw_rows(source, named, used.within, rows.order(), seed)
+        return replace(self, source=some), drawn
 
     def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
         used, table = self.columns, self.source.table
