@@ -12,6 +12,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
+from metapac.cli import console
 from metapac.fewshot.reproduce import experiments, run
 from metapac.fewshot.study import pool_study
 from tests.helpers.experiments import CLASSES, class_pools
@@ -31,6 +32,8 @@ def settled(folder: Path) -> Iterator[None]:
         torch.set_num_threads(1)
         patch.setenv("METAPAC_DATA", str(folder / "home"))
         patch.setenv("COLUMNS", "200")
+        for terminal in (console.stdout, console.stderr):
+            patch.setattr(terminal, "_width", 200)  # Rich read COLUMNS, 80 in workers, when made
         for name, size in _SIZES.items():
             patch.setattr(run, name, size)
         patch.setattr(run, "load", load_points)

@@ -240,7 +240,7 @@ def compare(step: Step, outcome: Outcome) -> list[str]:
     ]
     if outcome.message and not step.named:
         faults.append(f"message, of which no word is expected: {outcome.message}")
-    if step.words[0] == "metapac" and step.code in (0, 3) and not outcome.printed:
+    if step.words[0] == "metapac" and step.code in (0, 3, 4) and not outcome.printed:
         faults.append("printed nothing")
     if step.code in (1, 2) and step.named and step.shown is _NOTHING and outcome.printed:
         faults.append(f"printed before it failed: {outcome.printed}")
