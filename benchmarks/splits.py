@@ -1,4 +1,4 @@
-"""Benchmark of the splits: the size of sets for each, written into docs/splits.md.
+"""Benchmark of the splits: the size of sets for each, written into splits.md beside it.
 
     python benchmarks/splits.py [DRAWS]
 
@@ -48,7 +48,7 @@ UNEVEN_TASKS, UNEVEN_SIZES, MIN_EXAMPLES = (300, 500, 2000), (5, 500), (0, 7, 15
 SIDES = ("tight", "joint")  # the splits shown side by side there
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "splits.md"
+PAGE = ROOT / "benchmarks" / "splits.md"
 PICTURE = ROOT / "docs" / "figures" / "splits" / "size.png"
 
 Array = NDArray[np.float64]
@@ -283,7 +283,7 @@ def check_claims(cells: Grid) -> list[Claim]:
             excess <= 1e-12,
         ),
         Claim(
-            "Never more than 1 % larger than `tight`, on average: at worst "
+            "Never more than 1% larger than `tight`, on average: at worst "
             f"{over_tight[worst]:+.2%}, with {_where(worst)}.",
             over_tight[worst] <= 0.01,
         ),
@@ -415,7 +415,7 @@ def simulate_uneven(tasks: int, draws: int, spread: float = 0.5) -> dict[int, Ce
     }
 
 
-# Colours and marks of the splits are those of all figures: see docs/results.md.
+# Colours and marks of the splits are those of all figures: see experiments/results_page/figures.py.
 _LINES = {
     "even": (COLOURS["Meta-PS even"], "-", "^", 1.5),
     "tight": (COLOURS["Meta-PS tight"], "-", "v", 1.5),

@@ -20,11 +20,14 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
+from experiments import pictures
 from metapac.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+COMMANDS = DOCS / "reference" / "commands.md"
+JSON = DOCS / "reference" / "files.md"
 
 
 # That of Flower needs an environment of its own: see below.
@@ -138,40 +141,47 @@ def hooks() -> ModuleType:
     return module
 
 
-def test_every_public_name_is_in_the_api_reference(hooks: ModuleType) -> None:
-    pages = (DOCS / "api").glob("*.md")
-    text = "\n".join(hooks.on_page_markdown(page.read_text()) for page in pages)
-    entries = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+def test_every_public_name_has_a_page_and_a_row_in_the_api_reference(hooks: ModuleType) -> None:
+    names = hooks.api_names()
+    entries = [entry for name in names for entry in re.findall(r"^::: (\S+)$", name.text, re.M)]
     assert len(entries) == len(set(entries))
     for part in ("", ".tables", ".sklearn", ".plots", ".report", ".fewshot"):
-        expected = {f"metapac{part}.{name}" for name in hooks.public_names(f"metapac{part}")}
-        assert expected
-        assert not expected - set(entries)
+        package = f"metapac{part}"
+        listed = {name.short for name in names if name.package == package}
+        assert listed == {*hooks.public_names(package)}
+    text = hooks.on_page_markdown(hooks.API.read_text())
+    assert "<!--" not in text
+    rows = re.findall(r"^\| \[`\w+`\]\(api/(\S+)\.md\) \| (.+) \|$", text, re.MULTILINE)
+    assert [full for full, _ in rows] == [name.full for name in names]
 
 
 def test_every_command_and_option_is_in_the_command_reference(hooks: ModuleType) -> None:
-    text = (DOCS / "cli.md").read_text()
+    text = COMMANDS.read_text()
     assert "<!--" not in hooks.on_page_markdown(text)
+    shared = hooks.options_of(None)
+    assert "`--separator`" in shared
     for name, command in hooks.walk_commands():
         assert f"# metapac {name}\n\n<!-- help: {name} -->\n" in text
         assert f"<!-- options: {name} -->" in text
         assert hooks.help_of(command)
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.name.startswith("help"):
-                assert f"`{parameter.opts[0]}`" in hooks.options_of(command)
+                option = f"`{parameter.opts[0]}`{{ .option }}"
+                assert option in hooks.options_of(command)
+                described = re.search(rf"^\| {option}.*\| (.+) \|$", shared, re.MULTILINE)
+                assert described or re.search(
+                    rf"^\| {option}.*\| (.+) \|$", hooks.options_of(command), re.MULTILINE
+                )
 
 
-def test_the_fields_of_json_are_in_the_command_reference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fields_of_json_are_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = DOCS / "cli.md"
-    first, *others = blocks(page)
-    run_block(first, {"__name__": "page"}, str(page))
+    first, *others = blocks(COMMANDS)
+    run_block(first, {"__name__": "page"}, str(COMMANDS))
     shown = [block.code for block in others if block.language == "sh"]
     for arguments in (found for code in shown for found in commands(code)):
         name = " ".join(arguments[:2]) if arguments[0] == "data" else arguments[0]
-        row = re.search(rf"^\|[^|]*`{name}`[^|]* \| (.*) \|$", page.read_text(), re.MULTILINE)
+        row = re.search(rf"^\|[^|]*`{name}`[^|]* \| (.*) \|$", JSON.read_text(), re.MULTILINE)
         assert row is not None, f"the fields of metapac {name} --json are not documented"
         result = CliRunner().invoke(app, [*arguments, "--json"])
         assert result.exit_code == 0, result.output
@@ -180,12 +190,109 @@ def test_the_fields_of_json_are_in_the_command_reference(
             assert {*entry} <= {*re.findall(r"`(\w+)`", row[1])}, name
 
 
-def test_links_lead_somewhere(hooks: ModuleType) -> None:
-    text = "[a](docs/tables.md#sources) [b](LICENSE) [c](benchmarks/README.md)"
-    assert hooks.relink(text, ROOT) == "[a](tables.md#sources) b [c](benchmarks.md)"
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]:
-        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-            assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
+OTHERS = ("CHANGELOG", "CONTRIBUTING", "VISION", "benchmarks/README", "benchmarks/splits")
+LINKED = [*PAGES, *(ROOT / f"{name}.md" for name in OTHERS)]
+LINKED += sorted((ROOT / "experiments" / "notebooks").glob("*.md"))
+
+
+def slugs(page: Path) -> set[str]:
+    """Return the anchors of a page, as the site makes them from headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", t.lower()).strip()) for t in titles}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path, hooks: ModuleType) -> None:
+    """The site is checked after it is built; this finds broken links in seconds."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text):
+        if "://" in target or "reports/" in target or "schemas/" in target:
+            continue
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), f"{page}: {target}"
+        assert not anchor or anchor in slugs(path), f"{page}: {target}#{anchor}"
+    names = {name.full for name in hooks.api_names()}
+    if page.is_relative_to(DOCS):
+        returned = {f"{n.package}.{each}" for n in hooks.api_names() for each in n.returned}
+        assert {*re.findall(r"\]\[(metapac[\w.]*)\]", text)} <= names | returned
+
+
+def test_links_out_of_the_pages_are_pointed_at_the_site(hooks: ModuleType, tmp_path: Path) -> None:
+    text = "[a](docs/howto/tables.md#sources) [b](LICENSE) [c](benchmarks/README.md)"
+    assert hooks.relink(text, ROOT / "CHANGELOG.md", "changelog.md") == (
+        "[a](howto/tables.md#sources) "
+        "[b](https://github.com/metapac/metapac/blob/main/LICENSE) [c](theory/benchmarks.md)"
+    )
+    (tmp_path / "index.html").write_text('<h2 id="x"></h2><a href="#x"></a><a href="b/#y"></a>')
+    assert hooks.find_broken_links(tmp_path) == ["index.html: b/#y"]
+
+
+# Length and words
+
+
+WORDS, README_WORDS = 26_500, 600
+FORBIDDEN = (
+    r"\d %",  # 5%
+    r"(?<![\d,.#])\d{5,}(?![\d.])",  # 38,773
+    r"\bright label",  # true label
+    r"\blists? of labels",  # set
+    r"\bshare missed",  # miss rate
+    r"\berror rate",
+    r"guarantee for every",  # at most alpha of them may exceed it
+    r"\bfares?\b",
+    r"\bwhoever\b",
+    r"in the place of",
+    r"\bsays? so\b",
+    r"\bspeaks? up\b",
+    r"no all-clear",
+    r"\bas typed\b",
+)
+
+
+def count_words(*pages: Path) -> int:
+    return sum(len(re.findall(r"\S*[A-Za-z0-9]\S*", page.read_text())) for page in pages)
+
+
+def test_the_pages_are_short() -> None:
+    """A page that grows pushes something out."""
+    assert count_words(ROOT / "README.md") <= README_WORDS
+    assert count_words(*DOCS.rglob("*.md")) <= WORDS
+    for page in (DOCS / "howto").glob("*.md"):
+        assert count_words(page) <= 800, page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_one_word_for_one_thing(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", " ", prose)
+    found = [match[0] for form in FORBIDDEN for match in re.finditer(form, prose, re.IGNORECASE)]
+    assert not found, f"{page.name}: see shared words in {found}"
+
+
+# The pictures
+
+
+def test_the_pictures_show_what_is_measured() -> None:
+    pytest.importorskip("sklearn")
+    for name, drawn in pictures.draw_all().items():
+        shown = (pictures.FOLDER / f"{name}.svg").read_text()
+        assert drawn.count("<text") == shown.count("<text") > 0
+        assert re.findall(r">([^<]+)</text>", drawn) == re.findall(r">([^<]+)</text>", shown)
+        numbers = [[float(x) for x in re.findall(r"\d+\.?\d*", text)] for text in (drawn, shown)]
+        assert numbers[0] == pytest.approx(numbers[1], abs=1.5)
+
+
+def test_the_first_screen_says_what_the_picture_shows() -> None:
+    survey = pictures.Survey()
+    pooled = survey.pooled_threshold(0.05)
+    sets = survey.calibrate(epsilon=0.05).predict_set(survey.new_scores)
+    over = int((survey.miss_rates(pooled) > 0.05).sum())
+    sizes = (survey.new_scores >= pooled).sum(axis=1).mean(), sets.sum(axis=1).mean()
+    for page in (ROOT / "README.md", DOCS / "index.md"):
+        text = " ".join(page.read_text().split())
+        assert f"{over} states miss more than 5%" in text
+        assert f"grows from {sizes[0]:.2f} to {sizes[1]:.2f} labels" in text
 
 
 # The example with Flower: a simulation on two processes gives the threshold of pooled scores.
@@ -218,7 +325,9 @@ def test_clients_give_the_pooled_threshold_and_one_that_lies_is_noticed(tmp_path
 
 
 def test_the_page_shows_the_code_of_the_example() -> None:
-    shown = [block.code for block in blocks(DOCS / "federated.md") if block.language == "py"]
+    shown = [
+        block.code for block in blocks(DOCS / "howto" / "federated.md") if block.language == "py"
+    ]
     assert shown
     for code in shown:
         assert code in EXAMPLE.read_text()

@@ -29,7 +29,7 @@ PACKAGES = [
     "metapac.fewshot",
 ]
 SOURCE = Path(metapac.__file__).parent
-API_PAGES = Path(__file__).parent.parent / "docs" / "api"
+API_PAGE = Path(__file__).parent.parent / "docs" / "reference" / "api.md"
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 
 
@@ -56,8 +56,15 @@ def public_names() -> Iterator[Documented]:
 
 def results() -> Iterator[Documented]:
     """Yield the members of the classes that public functions return, as the API pages list them."""
-    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(API_PAGES.glob("*.md")))
-    for module, name in re.findall(r"^::: (metapac[\w.]*)\.(\w+)$", text, re.MULTILINE):
+    text = API_PAGE.read_text(encoding="utf-8")
+    sections = re.findall(r"^<!-- api: (\S+) (.*) -->$", text, re.MULTILINE)
+    found = [
+        f"{package}.{each}".rpartition(".")
+        for package, entries in sections
+        for returned in re.findall(r"\(([^)]+)\)", entries)
+        for each in returned.split(",")
+    ]
+    for module, _, name in found:
         value = getattr(importlib.import_module(module), name)
         if module not in PACKAGES and inspect.isclass(value):
             yield from members(f"{module}.{name}", value)

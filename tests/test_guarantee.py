@@ -109,7 +109,7 @@ def test_shares_of_delta_never_add_up_to_more(delta: float, parts: int) -> None:
 
 @pytest.mark.parametrize("split", ["even", "tight", 0.3, "joint"])
 def test_no_split_fails_more_often_than_delta(split: str | float) -> None:
-    # Worst tasks of docs/guarantee.md; the probability of a wrong threshold is a number.
+    # Worst tasks of docs/theory/guarantee.md; the probability of a wrong threshold is a number.
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, split=split)
     for tasks, examples in itertools.product((57, 150, 400), (30, 61, 200)):
         assert WORST_TASKS.probability_of_one(g, tasks=tasks, examples=examples) <= 0.05

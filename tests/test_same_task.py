@@ -334,7 +334,7 @@ def test_the_guarantee_holds_exactly_by_cluster_and_fails_if_every_task_counts()
     valid, invalid = (failure(bad, 14, 50, by_cluster=by_cluster) for by_cluster in (True, False))
     assert 0 < valid <= Fraction(1, 10)
     assert invalid > Fraction(4, 10)
-    assert (round(float(valid), 3), round(float(invalid), 3)) == (0.037, 0.411)  # guarantee.md
+    assert (round(float(valid), 3), round(float(invalid), 3)) == (0.037, 0.411)  # dependent.md
 
 
 def test_pooling_the_examples_of_a_cluster_hides_its_bad_tasks() -> None:

@@ -95,7 +95,7 @@ class Filled:
         return super().score(X, y, groups)  # type: ignore[misc]
 
 
-# Documented in docs/estimators.md: in each case an error is raised, of another type or wording.
+# Documented in docs/howto/sklearn.md: in each case an error is raised, of another type or wording.
 DIFFERENT = {
     "check_complex_data": "complex numbers are refused in other words",
     "check_supervised_y_2d": "y of shape (n, 1) is refused, not flattened",

@@ -55,7 +55,7 @@ def draw_overview(results: Sequence[Result], path: Path) -> None:
     left.set_yticks(range(len(results)), [_two_lines(result.title) for result in results])
     right.set_yticks(range(len(results)), [""] * len(results))
     top = left.get_xaxis_transform()
-    text = f"1 - alpha = {100 * (1 - alpha):g} % "
+    text = f"1 - alpha = {100 * (1 - alpha):g}% "
     left.text(100 * (1 - alpha), 1.01, text, color=LIMIT, ha="center", transform=top, fontsize=9)
     handles = [_handle(name) for name in (*SHOWN, "oracle")]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)

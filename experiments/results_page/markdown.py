@@ -95,8 +95,8 @@ def full_name(result: Result, line: MethodSummary) -> str:
 
 
 def error_name(guarantee: Guarantee) -> str:
-    """Return the name of the (1 - alpha) quantile of the error, such as "90 % error"."""
-    return f"{100 * (1 - guarantee.alpha):g} % error"
+    """Return the name of the (1 - alpha) quantile of the error, such as "90% error"."""
+    return f"{100 * (1 - guarantee.alpha):g}% error"
 
 
 def anchor(title: str) -> str:
@@ -121,11 +121,11 @@ def first_draws(controls: Sequence[Evaluation]) -> str:
 
 
 def percent(value: float, form: str = ".0%") -> str:
-    """Return a share in prose: "95 %"."""
-    return format(value, form).replace("%", " %")
+    """Return a share in prose: "95%"."""
+    return format(value, form)
 
 
 def span(values: Sequence[float], form: str) -> str:
-    """Return a range such as "3 % to 7 %", or one number if both ends read the same."""
+    """Return a range such as "3% to 7%", or one number if both ends read the same."""
     low, high = (percent(end, form) for end in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"

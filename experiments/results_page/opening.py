@@ -30,32 +30,65 @@ from experiments.results_page.markdown import (
 )
 from experiments.results_page.splits import EVEN, JOINT, SPLITS, TIGHT, state_zero
 from experiments.results_page.stored import Result
-from metapac.fewshot.study.methods import PROMISES
 from metapac.fewshot.study.summary import CONFIDENCE, LEVEL, MIN_SEEDS, TOO_FEW, WITHIN
 from metapac.verdict import UNDECIDED, VIOLATED
 
 FIGURE = "overview.png"
 
 
-def opening(results: Sequence[Result]) -> str:
-    """Return the first screen."""
+def summary(results: Sequence[Result]) -> str:
+    """Return one page: what was tested, what is found, a figure and a table."""
     return join(
         [
-            "# Results on the paper's data sets",
+            "# Does it work?",
             _what_was_tested(results),
-            "**What is found**",
-            bullets(filter(None, _findings(results))),
+            bullets(filter(None, [_state_meta_ps(results), _state_baselines(results)])),
             "![Tasks within epsilon, with a dashed line at 1 - alpha, and mean set size of PS, "
-            f"Meta-CP and the splits of Meta-PS, for each experiment](figures/{FIGURE})",
+            f"Meta-CP and the splits of Meta-PS, for each experiment](docs/figures/{FIGURE})",
             f"Bars are {percent(CONFIDENCE)} intervals: over seeds, but over draws in "
             f"{narrow_intervals.name_over_draws(results)}. Hollow marks: too few data, so every "
-            "label is kept.",
+            "label is kept. PS pools the examples of all tasks; Meta-CP bounds the average over "
+            "tasks; the oracle knows the labels of the new task. Meta-PS even is the paper's, "
+            "joint the default of this library.",
+            _short_table(results),
+            "*Tasks within* is the share of new tasks whose measured miss rate is at most epsilon; "
+            f"the guarantee asks for {percent(1 - results[0].guarantee.alpha)}. At "
+            f"{percent(CONFIDENCE)} confidence, {MARKS[WITHIN]} it is met, {MARKS[VIOLATED]} "
+            f"violated, {MARKS[UNDECIDED]} cannot tell yet. {MARKS[UNDECIDED]} may stand beside a "
+            "low share: examples are few, and [chance](#sampling-noise) must be ruled out.",
+            "## What else was found",
+            bullets(filter(None, _findings(results))),
+        ]
+    )
+
+
+def opening(results: Sequence[Result]) -> str:
+    """Return the first screen of the notebook on all data sets."""
+    return join(
+        [
+            "# Results: methods and checks",
+            "[Does it work?](docs/understand/results.md) has the summary.",
             _main_table(results),
             _legend(results),
             narrow_intervals.find(results),
+            bullets(each.find(results) for each in (sampling_noise, research_code, learners)),
             _how_to_read(results),
         ]
     )
+
+
+def _short_table(results: Sequence[Result]) -> str:
+    methods = ("PS", "Meta-CP", JOINT)
+    header = ["experiment", *(f"within: {name}" for name in methods)]
+    header += [f"size: {name}" for name in (JOINT, "oracle")]
+    return table(header, [_short_row(result, methods) for result in results])
+
+
+def _short_row(result: Result, methods: Sequence[str]) -> list[str]:
+    lines = [result.line(name) for name in methods]
+    shares = [f"{line.tasks_within:.1%} {MARKS[line.verdict]}" for line in lines]
+    sizes = [f"{result.line(name).size:.2f}" for name in (JOINT, "oracle")]
+    return [link(result.title), *shares, *sizes]
 
 
 def _what_was_tested(results: Sequence[Result]) -> str:
@@ -64,15 +97,10 @@ def _what_was_tested(results: Sequence[Result]) -> str:
     draws = sum(result.seeds * result.draws for result in results)
     tests = either(result.experiment.test_tasks for result in results)
     return (
-        "Meta-PS promises: with probability 1 - delta over the calibration data, at least "
-        "1 - alpha of new tasks are *within epsilon*: their prediction sets miss the true label of "
-        "at most a share epsilon of the examples. Here the share of such tasks is measured on the "
-        f"paper's {len(data)} data sets, in {len(results)} experiments with {seeds} trained "
-        f"learners each and {draws:,} calibration draws in all, each with {tests} new tasks, "
-        f"beside the paper's baselines and {len(PROMISES)} related methods. The section of an "
-        "experiment says where it differs from the paper. `python experiments/page.py` writes this "
-        "page and its figures from the rows in `experiments/results`; a test checks that they "
-        "agree."
+        f"We reran the paper's {len(data)} data sets: {len(results)} experiments with {seeds} "
+        f"trained learners each and {draws:,} calibration draws in all, each with {tests} new "
+        "tasks. `python experiments/page.py` writes this page, the notebooks behind it and their "
+        "figures from stored rows; a test checks that they agree."
     )
 
 
@@ -109,7 +137,7 @@ def _legend(results: Sequence[Result]) -> str:
         f"{MARKS[WITHIN]} the criterion is met, {MARKS[VIOLATED]} it is violated, "
         f"{MARKS[UNDECIDED]} cannot tell yet; {SHORT} too few data, so every label is kept. "
         f"{MARKS[WITHIN]} is about errors as they "
-        "were counted; *holds*, the verdict of [`metapac evaluate`](verdict.md), is about true "
+        "were counted; *holds*, the verdict of [`evaluate`](docs/howto/check.md), is about true "
         f"miss rates and asks for more. {MARKS[UNDECIDED]} may stand beside an "
         "interval below 1 - alpha: errors are counted on "
         f"{either(result.test_examples for result in results)} examples, and "
@@ -121,14 +149,11 @@ def _legend(results: Sequence[Result]) -> str:
 
 def _findings(results: Sequence[Result]) -> list[str]:
     return [
-        _state_meta_ps(results),
         rare_class.find(results),
-        f"{_state_baselines(results)} {sampling_noise.find(results)}",
         splits.find(results),
         controls.find(results),
-        research_code.find(results),
+        research_code.find(results).partition(" With its")[0],
         neighbours.find(results),
-        learners.find(results),
     ]
 
 
@@ -228,7 +253,7 @@ def _explain_methods() -> list[str]:
         "**Meta-CP** is the baseline of Fisch et al. (2021) in the variant of the paper "
         '(`over="examples"`).',
         "**Meta-PS** has the even split of the paper, or our [tight or joint "
-        "split](guarantee.md#the-splits).",
+        "split](docs/theory/guarantee.md#the-splits).",
         "The **oracle** takes the largest threshold whose error on the new task's own examples is "
         "at most epsilon. It is not a method but a reference for the set size.",
     ]
@@ -285,6 +310,6 @@ def _what_marks_do_not_say(results: Sequence[Result]) -> str:
             f"failed, a failure probability of up to {percent(missed, '.1%')} could not be ruled "
             f"out at {percent(CONFIDENCE)} confidence, and delta is "
             f"{either(result.delta for result in results)}. That delta holds is "
-            "[proven](guarantee.md) under the assumptions of the guarantee, not measured.",
+            "[proven](docs/theory/guarantee.md) under its assumptions, not measured.",
         ]
     )

@@ -28,7 +28,7 @@ def find(results: Sequence[Result]) -> str:
         f"the joint split it is met, at {percent(CONFIDENCE)} confidence, although on many new "
         f"tasks ({enumerate_names(shares)}) every set has one label and the positive label has "
         "probability zero: every heart attack is missed there. If a class must not be missed, ask "
-        "for [a guarantee for each class](guarantee.md#one-guarantee-for-each-class)."
+        "for [a guarantee for each class](docs/theory/guarantee.md#one-guarantee-for-each-class)."
     )
 
 

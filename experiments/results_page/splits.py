@@ -88,9 +88,9 @@ def section(results: Sequence[Result]) -> str:
     return join(
         [
             "## The splits against each other",
-            "All [splits](guarantee.md#the-splits) have the same guarantee: *even* is the paper's, "
-            "*tight* and *joint* are ours. They see the same draws, so that their mean set sizes "
-            f"are compared draw by draw. {_fewest_tasks(results)}",
+            "All [splits](docs/theory/guarantee.md#the-splits) have the same guarantee: *even* is "
+            "the paper's, *tight* and *joint* are ours. They see the same draws, so their mean set "
+            f"sizes are compared draw by draw. {_fewest_tasks(results)}",
             _paired_table(results),
             _small_tasks(results),
         ]
@@ -157,7 +157,7 @@ def _small_tasks(results: Sequence[Result]) -> str:
             table(header, rows),
             "![Mean set size over the number of calibration examples per task, one panel for each "
             "experiment, one line for each split of Meta-PS, and the oracle as a dotted line]"
-            f"(figures/{FIGURE})",
+            f"(docs/figures/{FIGURE})",
         ]
     )
 

@@ -267,7 +267,8 @@ def allowed_errors_in_task(n: ArrayLike, epsilon: float, alpha_within: float) ->
     are missed. The number of misses is then Poisson-binomial with mean at least ``n * epsilon``
     instead of binomial. Hoeffding (1956, Theorem 4) shows that it is at most k with no larger
     probability than the binomial count if ``k <= n * epsilon - 1``; for k = 0 the inequality of
-    arithmetic and geometric means shows it for every n. See docs/guarantee.md#balanced-tasks.
+    arithmetic and geometric means shows it for every n. See
+    docs/theory/guarantee.md#balanced-tasks.
     For ``epsilon`` up to 0.1 the cap takes effect only at levels above 1/3.
 
     ``n * epsilon`` is computed exactly, with ``epsilon`` read as the decimal number that it prints
@@ -396,7 +397,7 @@ def threshold(scores: ArrayLike, *, epsilon: float, delta: float) -> float:
     Notes
     -----
     The cut-off is the (k + 1)-th smallest score, with k from ``allowed_errors``. The proof is in
-    docs/guarantee.md#the-inequality-once.
+    docs/theory/guarantee.md#step-1-a-threshold-within-each-task.
 
     Examples
     --------

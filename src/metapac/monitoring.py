@@ -411,7 +411,7 @@ class Monitor:
     under the assumptions of calibration an alarm has probability at most delta + ``false_alarm``.
     A new monitor for each batch is a new bet: false-alarm probabilities add up over restarts, and
     ``sentence`` says to what.
-    docs/monitor.md has the theorem and its proof.
+    docs/theory/monitor.md has the theorem and its proof.
 
     Examples
     --------

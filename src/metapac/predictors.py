@@ -545,7 +545,7 @@ class MetaPS(ThresholdSets):
     -----
     One inequality is applied twice. Within each task it finds a threshold whose miss rate is at
     most ``epsilon``; across tasks it finds a threshold that is low enough for at least a fraction
-    ``1 - alpha`` of new tasks. docs/guarantee.md has the theorem and its proof.
+    ``1 - alpha`` of new tasks. docs/theory/guarantee.md has the theorem and its proof.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 Ranks are counted from 0: rank k is the (k + 1)-th lowest threshold, so that k thresholds may be too
 low. A rank of -1 marks a level that is unusable with so few tasks. The probability behind
-``joint_ranks`` and its proof are in docs/guarantee.md.
+``joint_ranks`` and its proof are in docs/theory/guarantee.md.
 """
 
 from __future__ import annotations

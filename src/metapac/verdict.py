@@ -1,4 +1,4 @@
-"""The verdict on a guarantee, from labelled new tasks. The proof is in docs/verdict.md."""
+"""The verdict on a guarantee, from labelled new tasks. The proof is in docs/theory/verdict.md."""
 
 from __future__ import annotations
 
@@ -512,7 +512,7 @@ def judge(
     Notes
     -----
     Tasks are assumed to be drawn i.i.d., and their examples independently. The number of tasks
-    must not depend on earlier verdicts. docs/verdict.md has the theorem and its proof.
+    must not depend on earlier verdicts. docs/theory/verdict.md has the theorem and its proof.
 
     Examples
     --------

@@ -175,7 +175,7 @@ cli.main()
 
 
 def test_errors_have_codes_and_those_are_documented() -> None:
-    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     codes = {cli.OK, cli.INFEASIBLE, cli.BAD_INPUT, cli.VIOLATED, cli.AMBER, cli.BUG}
     assert documented == codes | {129, 130, 143}  # signals

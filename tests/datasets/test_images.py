@@ -206,5 +206,7 @@ def test_unknown_layouts_are_refused_with_the_known_ones(tmp_path: Path) -> None
     pickled = tmp_path / "old" / "mini-imagenet-cache-train.pkl"
     pickled.parent.mkdir()
     pickled.touch()
-    with pytest.raises(FileNotFoundError, match=rf"Convert {pickled.name} as docs/data\.md shows"):
+    with pytest.raises(
+        FileNotFoundError, match=rf"Convert {pickled.name} as docs/reference/data-sets\.md shows"
+    ):
         prepare(pickled.parent, home=tmp_path)

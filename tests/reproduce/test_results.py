@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ import pytest
 from experiments import compare_original
 from experiments.compare_original import Setting, compare, make_settings, read_outcome
 from experiments.results_page import research_code
-from experiments.results_page.assemble import page
-from experiments.results_page.markdown import anchor
+from experiments.results_page.assemble import anchors, pages
 from experiments.results_page.stored import NOTES, RESULTS, ROOT, Result, read_methods, read_results
 from metapac import Guarantee, MetaPS
 from metapac._common import Array
@@ -36,21 +36,24 @@ def stored() -> list[Result]:
 
 
 @pytest.fixture(scope="module")
-def computed(stored: list[Result]) -> str:
-    return page(stored)
+def computed(stored: list[Result]) -> dict[Path, str]:
+    return pages(stored)
 
 
 def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def test_page_and_rows_agree(stored: list[Result], computed: str) -> None:
-    assert (DOCS / "results.md").read_text() == computed, "run: python experiments/page.py"
+def test_pages_and_rows_agree(stored: list[Result], computed: dict[Path, str]) -> None:
+    for path, text in computed.items():
+        assert path.read_text() == text, "run: python experiments/page.py"
+    first_page = next(iter(computed))
+    assert len(re.findall(r"\S*[A-Za-z0-9]\S*", computed[first_page])) <= 800
     first, *others = stored
     changed = [dict(methods) for methods in first.by_seed]
     rows = changed[-1]["Meta-PS joint", first.delta]
     changed[-1]["Meta-PS joint", first.delta] = replace(rows, size=rows.size + (rows.draw == 7))
-    assert page([replace(first, by_seed=changed), *others]) != computed
+    assert pages([replace(first, by_seed=changed), *others])[first_page] != computed[first_page]
 
 
 def test_every_experiment_was_run_as_it_is_described(stored: list[Result]) -> None:
@@ -108,17 +111,20 @@ def test_arrow_reads_the_rows_that_the_library_reads() -> None:
             np.testing.assert_array_equal(vars(part)[column], values)
 
 
-def test_every_figure_and_link_of_the_page_leads_somewhere(computed: str) -> None:
-    shown = dict.fromkeys(path for _, path in re.findall(r"!\[(.{40,}?)\]\((.*?)\)", computed))
-    assert len(shown) == computed.count("![")  # each has an alternative text
+def test_every_figure_of_the_pages_is_there_and_none_is_left_over(
+    computed: dict[Path, str],
+) -> None:
+    shown = set()
+    for page, text in computed.items():
+        found = re.findall(r"!\[(.{40,}?)\]\((.*?)\)", text)
+        assert len(found) == text.count("![")  # each has an alternative text
+        shown |= {(page.parent / path).resolve() for _, path in found}
+        assert len(anchors(text)) == len(set(anchors(text)))
     for path in shown:
-        assert (DOCS / path).read_bytes().startswith(b"\x89PNG")
+        assert path.read_bytes().startswith(b"\x89PNG")
     folders = [DOCS / "figures" / name for name in EXPERIMENTS]
     files = [*(DOCS / "figures").glob("*.png"), *(f for each in folders for f in each.glob("*"))]
-    assert {str(path.relative_to(DOCS)) for path in files} == set(shown)
-    headings = {anchor(title) for title in re.findall(r"^#+ (.*)$", computed, re.MULTILINE)}
-    assert set(re.findall(r"\]\(#(.*?)\)", computed)) <= headings
-    assert len(headings) == len(re.findall(r"^#+ ", computed, re.MULTILINE))
+    assert {*files} == shown
 
 
 ALLOWED = r"1 - (alpha|delta|epsilon)|\b20\d\d\b|^\+?\.\d[%fg]$|^#[0-9a-f]{6}$"

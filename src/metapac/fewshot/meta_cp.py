@@ -1,7 +1,7 @@
 """Meta-CP, the baseline of Fisch et al. (2021): sets that are valid on average over tasks.
 
 Both corrections depend on the numbers of tasks and examples alone, never on scores: the proofs,
-in docs/guarantee.md, bound the average at one fixed lambda.
+in docs/theory/meta-cp.md, bound the average at one fixed lambda.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class MetaCP(Calibrated):
         sum over the N tasks of F_i(quantile_i + lambda) / (N + 1) - correction >= 1 - epsilon,
 
     where F_i is the fraction of task i's examples with at most that nonconformity. The guarantee is
-    proved in docs/guarantee.md.
+    proved in docs/theory/meta-cp.md.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ class TwoPointFamily(Family):
 
     On a fraction ``bad`` of the tasks a score is 0 with probability ``miss`` and 1 otherwise; on
     the other tasks every score is 1. With ``miss`` just above epsilon and ``bad`` just above
-    alpha, every threshold above 0 violates the guarantee. See docs/guarantee.md.
+    alpha, every threshold above 0 violates the guarantee. See docs/theory/guarantee.md.
 
     Parameters
     ----------
