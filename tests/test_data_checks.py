@@ -142,12 +142,19 @@ def test_a_scale_other_than_that_of_the_calibration() -> None:
 
 
 def test_a_class_that_is_missing_or_rare_is_named() -> None:
-    missing = data_checks.judge_rare_classes({"no": 60, "yes": 40, "maybe": 0, "never": 0}, 0.1)
-    rare = data_checks.judge_rare_classes({"no": 95, "yes": 5, "maybe": 0}, 0.1)
-    assert "is_error=False" in str(missing)
-    assert "'maybe', 'never'" in str(missing)
-    assert "'yes' is 5.0% of the examples" in str(rare)
-    assert data_checks.judge_rare_classes({"no": 0, "yes": 0}, 0.1) is None
+    def judge(works: bool, **counts: int) -> str:
+        found = data_checks.judge_rare_classes(counts, 0.1, supports_classes=lambda: works)
+        return str(found)
+
+    missing, rare = judge(True, no=60, yes=40, maybe=0, never=0), judge(True, no=95, yes=5, maybe=0)
+    assert "is_error=False" in missing
+    assert "'maybe', 'never'" in missing
+    assert "'yes' is 5.0% of the examples" in rare
+    assert ("per_class=True" in rare, "per_class=True" in judge(False, no=95, yes=5)) == (
+        True,
+        False,
+    )
+    assert judge(True, no=0, yes=0) == "None"
 
 
 # Arrays.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -201,9 +202,7 @@ def test_what_calibration_refuses_is_called_infeasible(rows: pd.DataFrame) -> No
         refused.append(not hasattr(method, "tasks_"))
     assert [cell.is_infeasible() for cell in found.cells] == refused
     assert {*refused} == {True, False}
-    assert str(found).count("  infeasible\n") == sum(refused)
-    text = str(explore_rows(rows))
-    assert text.startswith("One threshold misses more than half of a class: 'yes' from epsilon 0.3")
+    assert len(re.findall("  refused", str(found))) == sum(refused)
     few = explore_rows(rows, n_tasks=2)
     assert f"needs {least_tasks(0.3, 0.2)} tasks" in str(few)
     for cell in few.cells:

@@ -8,7 +8,7 @@ warns of those that may be right.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -399,7 +399,9 @@ def judge_ids(rows: int, distinct: int, first: Sequence[str] = ()) -> Finding | 
     return Finding("duplicates", True, f"{seen} {where}. {_INDEPENDENT} Keep one row for each.")
 
 
-def judge_rare_classes(counts: Mapping[Any, int], epsilon: float) -> Finding | None:
+def judge_rare_classes(
+    counts: Mapping[Any, int], epsilon: float, *, supports_classes: Callable[[], bool]
+) -> Finding | None:
     """Point out classes rarer than the miss rate, or absent, if there is one guarantee for all."""
     total = sum(counts.values())
     rare = {name: count for name, count in counts.items() if count < epsilon * total}
@@ -411,6 +413,8 @@ def judge_rare_classes(counts: Mapping[Any, int], epsilon: float) -> Finding | N
         shares = [f"{name!r} is {count / total:.1%}" for name, count in present.items()]
         start = f"{listed(shares, shown=3)} of the examples, less than epsilon"
         remedy = "Use per_class=True."
+        if not supports_classes():
+            remedy = "Lower epsilon; for a guarantee per class, tasks have too few examples of it."
     else:
         start = f"no calibration example is of class {listed([*map(repr, rare)], shown=3)}"
         remedy = "Calibrate on examples of every class."

@@ -1,10 +1,13 @@
-"""Pilot tasks: what levels would give, estimated on tasks that are then not calibrated on."""
+"""What given tasks buy: sets to expect, estimated on pilot tasks; what is refused; what to do."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -14,19 +17,29 @@ from scipy import special
 from metapac import _common, artefact
 from metapac._common import Array, Counts, Floats, PathLike, Progress
 from metapac._text import format_table
+from metapac.columns import hold_numbers
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
-from metapac.evidence import Evidence, ranks_within
+from metapac.evidence import Evidence, Part, ranks_within
 from metapac.grouping import Data, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
-from metapac.planning import min_tasks_over_levels
+from metapac.planning import (
+    Demand,
+    Step,
+    all_feasible,
+    count_tasks,
+    describe_next_labels,
+    describe_sizes,
+    find_next_labels,
+    min_tasks_over_levels,
+)
 
 _COVERAGE = 0.95
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 ALPHAS = (0.05, 0.1, 0.2)
 _ESTIMATES = ("size", "empty", "full")
-_SHOWN = 2  # classes in the text, the rarest ones
+_MOST_MISSED = 0.5  # of a class; levels at which more of it is missed are not recommended
 
 
 class Estimate(NamedTuple):
@@ -82,6 +95,8 @@ class Estimate(NamedTuple):
         value = float(numerators.sum()) / total if total else math.nan
         if tasks < 2 or not total:
             return cls(value, math.nan, math.nan)
+        if math.isinf(value):  # of intervals
+            return cls(value, math.nan, math.nan)
         squares = float(((numerators - value * denominators) ** 2).sum())
         error = math.sqrt(squares * tasks / (tasks - 1)) / total
         half = float(special.stdtrit(tasks - 1, (1 + _COVERAGE) / 2)) * error
@@ -103,14 +118,16 @@ class Cell:
     thresholds : tuple of float
         Threshold from all pilot tasks; with ``per_class``, one for each class.
     size : Estimate
-        Mean set size over tasks.
+        Mean set size over tasks; of predicted numbers, the mean width of the intervals.
     empty, full : Estimate
-        Share of sets without a label, and with every label.
+        Share of sets without a label, and with every label; NaN for predicted numbers.
     missed : mapping from class to Estimate
-        Fraction of the examples of each class whose set misses it.
+        Fraction of the examples of each class whose set misses it; empty for predicted numbers.
     tasks_needed : int or None
         Least number of calibration tasks if ``tasks`` are too few, and all estimates then are NaN;
         None if they suffice.
+    refused : bool or None
+        Whether the calibration tasks are too few or too small; None if their sizes are not known.
     """
 
     epsilon: float
@@ -123,6 +140,7 @@ class Cell:
     full: Estimate
     missed: Mapping[Any, Estimate]
     tasks_needed: int | None = None
+    refused: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cell as JSON can hold it, estimates as lists, and classes as pairs.
@@ -135,29 +153,22 @@ class Cell:
         estimates = {name: _encode(getattr(self, name)) for name in _ESTIMATES}
         missed = [[label, _encode(estimate)] for label, estimate in self.missed.items()]
         thresholds = artefact.encode_floats([*self.thresholds])
-        return vars(self) | estimates | {"thresholds": thresholds, "missed": missed}
+        body = vars(self) | estimates | {"thresholds": thresholds, "missed": missed}
+        if self.refused is None:
+            del body["refused"]
+        return body
 
     def is_infeasible(self) -> bool:
-        """Return whether calibration on tasks like the pilot tasks would be refused.
+        """Return whether calibration would be refused, if need be on tasks like the pilot tasks.
 
         Returns
         -------
         bool
             Whether there are too few tasks, or too many of them are too small.
         """
+        if self.refused is not None:
+            return self.refused
         return self.tasks_needed is not None or -math.inf in self.thresholds
-
-    def _format(self, classes: Sequence[Any]) -> dict[str, str]:
-        """Return the row of a table."""
-        row = {"alpha": f"{self.alpha:g}", "epsilon": f"{self.epsilon:g}", "tasks": str(self.tasks)}
-        sets = {"set size": self.size.format(".2f")}
-        sets |= {"empty": f"{self.empty.value:.1%}", "full": f"{self.full.value:.1%}"}
-        sets |= {f"missed {label}": self.missed[label].format(".1%") for label in classes}
-        if self.is_infeasible():
-            needed = self.tasks_needed
-            sets = dict.fromkeys(sets, "")
-            sets["set size"] = "infeasible" if needed is None else f"needs {needed} tasks"
-        return row | sets
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Cell:
@@ -180,8 +191,8 @@ class Cell:
         return cls(**known | {"thresholds": thresholds, "missed": missed})
 
 
-def _encode(estimate: Estimate) -> list[float | None]:
-    return [None if math.isnan(value) else value for value in estimate]
+def _encode(estimate: Estimate) -> list[Any]:
+    return [None if math.isnan(value) else artefact.encode_floats(value) for value in estimate]
 
 
 def _decode(values: Sequence[float | None]) -> Estimate:
@@ -199,25 +210,33 @@ def least_tasks(
 
 
 def expected_thresholds(
-    thresholds: Floats, guarantee: Guarantee, tasks: int
+    thresholds: Floats, guarantee: Guarantee, tasks: int, small: Sequence[int] | None = None
 ) -> tuple[float, Floats]:
     """Return the threshold to expect from calibration, and that without each task in turn.
 
     Calibration on N tasks returns the (k + 1)-th lowest of N task thresholds. A share of
     (k + 1) / (N + 1) of all tasks lie at or below it, on average; the threshold expected is the
-    one with that share of the pilot tasks, and never below the lowest of them.
+    one with that share of the pilot tasks, and never below the lowest of them. Where it is known
+    how many of the N tasks are too small for a level, these are the lowest, and the others are
+    compared with the pilot tasks that are large enough.
     """
-    count = len(thresholds)
-    best, without = -math.inf, np.full(count, -math.inf)
+    best, without, levels = -math.inf, np.full(len(thresholds), -math.inf), []
     for level, allowed in enumerate(guarantee.allowed_low_thresholds(tasks)):
-        if allowed < 0:
+        own, few = thresholds[:, level], 0 if small is None else small[level]
+        is_large = (own > -math.inf) | (small is None)
+        if allowed >= few and is_large.sum() >= min(2, len(own)):
+            share = (allowed - few + 1) / (tasks - few + 1)
+            levels.append((share * (1 + int(is_large.sum())), share, own, is_large))
+    # A place far below the lowest pilot task cannot be estimated: other levels count, if there are.
+    best_place = max((place for place, *_ in levels), default=0.0)
+    lowest = 0.0 if small is None else min(0.5, best_place)
+    for place, share, own, is_large in levels:
+        if place < lowest:
             continue
-        share = (allowed + 1) / (tasks + 1)
-        own, ordered = thresholds[:, level], np.sort(thresholds[:, level])
-        best = max(best, float(ordered[_place(share, count)]))
-        place = _place(share, count - 1)
-        removed = np.where(own <= ordered[place], ordered[place + 1], ordered[place])
-        without = np.maximum(without, removed)
+        ordered, count = np.sort(own[is_large]), int(is_large.sum())
+        cut, i = float(ordered[_place(share, count)]), _place(share, count - 1)
+        removed = np.where(own <= ordered[i], ordered[i + 1], ordered[i])
+        best, without = max(best, cut), np.maximum(without, np.where(is_large, removed, cut))
     return best, without
 
 
@@ -251,6 +270,8 @@ class Exploration:
         Columns of the table.
     split, min_examples : str or float, and int
         As in ``explore``.
+    spread : float or None
+        Of predicted numbers, the distance between the 5% and the 95% quantile of the true ones.
 
     Examples
     --------
@@ -267,6 +288,7 @@ class Exploration:
     columns: Mapping[str, Any]
     split: Split = "joint"
     min_examples: int = 0
+    spread: float | None = None
 
     @property
     def classes(self) -> list[Any]:
@@ -281,6 +303,23 @@ class Exploration:
             alpha: {delta: least_tasks(alpha, delta, split=self.split) for delta in deltas}
             for alpha in sorted({cell.alpha for cell in self.cells})
         }
+
+    def guarantee(self, cell: Cell) -> Guarantee:
+        """Return the guarantee that a cell is about.
+
+        Parameters
+        ----------
+        cell : Cell
+            One of the cells.
+
+        Returns
+        -------
+        Guarantee
+            The guarantee.
+        """
+        levels: Any = {"epsilon": cell.epsilon, "alpha": cell.alpha, "per_class": cell.per_class}
+        more: Any = {"split": self.split, "min_examples": self.min_examples}
+        return Guarantee(delta=self.delta, **levels, **more)
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
         """Return the cell of two levels.
@@ -333,12 +372,15 @@ class Exploration:
         dict
             What the pilot file holds.
         """
-        return vars(self) | {
+        body = vars(self) | {
             "tasks": as_json_names(as_task_names(list(self.tasks))),
             "prevalence": [[label, share] for label, share in self.prevalence.items()],
             "columns": dict(self.columns),
             "cells": [cell.to_dict() for cell in self.cells],
         }
+        if self.spread is None:  # of classes
+            del body["spread"]
+        return body
 
     def save(self, path: PathLike) -> None:
         """Write the pilot file, which ``metapac calibrate --pilot`` takes.
@@ -357,7 +399,7 @@ class Exploration:
         levels["min_examples"] = self.min_examples
         Guarantee(epsilon=0.5, alpha=0.5, **levels)
         for cell in self.cells:
-            Guarantee(epsilon=cell.epsilon, alpha=cell.alpha, per_class=cell.per_class, **levels)
+            self.guarantee(cell)
             _common.as_whole_number("tasks", cell.tasks, minimum=0)
             _common.as_whole_number("tasks_needed", cell.tasks_needed or 0, minimum=0)
         _common.as_whole_number("examples", self.examples, minimum=0)
@@ -382,51 +424,206 @@ class Exploration:
         draw_pilot(self, path)
 
     def __str__(self) -> str:
-        """What to decide, the sets to expect at each pair of levels, and what else they need."""
-        rarest = sorted(self.classes, key=self.prevalence.__getitem__)[:_SHOWN]
-        titles = ("One threshold for all classes", "One threshold per class")
-        tables = [
-            format_table([c._format(rarest) for c in self.cells if c.per_class == per_class], title)
-            for per_class, title in enumerate(titles)
-        ]
-        delta = "none" if self.delta is None else f"{self.delta:g}"
-        shares = ", ".join(f"{label} {self.prevalence[label]:.1%}" for label in rarest)
-        basis = f"{len(self.tasks):,} pilot tasks with {self.examples:,} examples ({shares})"
-        head = f"Sets to expect at delta {delta}, estimated on {basis}."
-        return "\n\n".join([*self._decide(), head, *tables, self._describe_columns(delta)])
-
-    def _decide(self) -> list[str]:
-        """Return what to decide: classes that are mostly missed, levels that are infeasible."""
-        decisions, shared = [], [cell for cell in self.cells if not cell.per_class]
-        lost = {
-            label: [cell.epsilon for cell in shared if cell.missed[label].value > 0.5]
-            for label in self.classes
-        }
-        if cases := [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]:
-            names = _common.listed(cases, shown=3)
-            lost_text = f"One threshold misses more than half of a class: {names}."
-            decisions.append(f"{lost_text} Use a guarantee per class, or a smaller epsilon.")
-        if any(cell.is_infeasible() for cell in self.cells):
-            decisions.append(
-                "infeasible, needs: calibration on tasks like these is refused. They are too few, "
-                "or too many are too small (of a class), which min_examples can leave out."
-            )
-        return decisions
-
-    def _describe_columns(self, delta: str) -> str:
-        """Return what the columns mean, and how many calibration tasks are needed."""
-        more = f" ({_SHOWN} rarest of {len(self.classes)} classes)"
-        needed = [f"{x[self.delta]} at alpha {a:g}" for a, x in self.tasks_needed.items()]
-        return (
-            f"missed: share of the examples of a class{more * (len(self.classes) > _SHOWN)} whose "
-            "set lacks it. ±: 95% interval over pilot tasks. tasks: calibration tasks assumed; at "
-            f"delta {delta}, one threshold needs {', '.join(needed)}.\n\nCalibrate on other tasks: "
-            "you may compare levels freely only because these are not used for calibration."
-        )
+        """What to expect at each pair of levels, and which of them to choose."""
+        return str(Outlook({"": self}))
 
     def __repr__(self) -> str:
         basis = f"{len(self.tasks)} pilot tasks with {self.examples} examples"
         return f"<Exploration of {basis} of {len(self.classes)} classes: {len(self.cells)} cells>"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Sets to expect from calibration on given tasks, estimated on pilot tasks.
+
+    Each variant, of the guarantee or of the score, is an exploration of the same pilot tasks at the
+    same levels. The one without a name is what is recommended.
+    """
+
+    variants: Mapping[str, Exploration]
+    sizes: Counts | None = None  # of the tasks to calibrate on; None: like the pilot tasks
+
+    @property
+    def main(self) -> Exploration:
+        """The exploration of what is recommended."""
+        return self.variants[""]
+
+    @property
+    def shared(self) -> list[Cell]:
+        """The cells with one threshold for all classes."""
+        return [cell for cell in self.main.cells if not cell.per_class]
+
+    @property
+    def most(self) -> float:
+        """The mean size up to which sets are informative; of intervals, the mean width."""
+        spread = self.main.spread
+        return (1 + len(self.main.classes)) / 2 if spread is None else spread
+
+    @cached_property
+    def recommended(self) -> Cell | None:
+        """The strictest levels at which sets are informative, and miss no class."""
+
+        def strictness(cell: Cell) -> tuple[bool, float, float]:
+            return cell.per_class, cell.epsilon + cell.alpha, cell.alpha
+
+        def is_useful(cell: Cell) -> bool:
+            misses = [one.value for one in cell.missed.values()]
+            is_missed = any(value > _MOST_MISSED for value in misses)
+            return cell.size.value <= self.most and not is_missed and not cell.is_infeasible()
+
+        return next(filter(is_useful, sorted(self.main.cells, key=strictness)), None)
+
+    @cached_property
+    def next_labels(self) -> list[tuple[Guarantee, Step]]:
+        """The levels that are refused, with the labels that would do; the fewest first."""
+        if self.sizes is None:
+            return []
+        return find_next_labels(map(self.main.guarantee, self.shared), self.sizes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outlook as JSON can hold it."""
+        names, best = ("epsilon", "alpha", "per_class"), self.recommended
+        levels = [
+            {name: getattr(cell, name) for name in names}
+            | {"tasks": cell.tasks, "sizes": self._sizes_of_variants(cell)}
+            | {"missed": None if cell.is_infeasible() else cell.to_dict()["missed"]}
+            for cell in self.main.cells
+        ]
+        steps = [
+            {"epsilon": asked.miss_rate, "alpha": asked.alpha, **step._asdict()}
+            for asked, step in self.next_labels
+        ]
+        return {
+            "pilot": self.main.to_dict()["tasks"],
+            "delta": self.main.delta,
+            "levels": levels,
+            "spread": self.main.spread,
+            "next_labels": steps,
+            "recommended": best and {name: getattr(best, name) for name in names},
+        }
+
+    def _sizes_of_variants(self, cell: Cell) -> dict[str, Any]:
+        """Return the set size of each variant; None where it is refused."""
+        cells = {name: self._find(name, cell) for name in self.variants}
+        return {
+            name or "default": None if own.is_infeasible() else own.to_dict()["size"]
+            for name, own in cells.items()
+        }
+
+    def _find(self, name: str, cell: Cell) -> Cell:
+        return self.variants[name].find(cell.epsilon, cell.alpha, per_class=cell.per_class)
+
+    def __str__(self) -> str:
+        """What to expect at each pair of levels, and what to do."""
+        parts = [self._describe_basis(), format_table([*map(self._row, self.shared)])]
+        parts += ["\n".join(f"- {line}" for line in self._describe_columns())]
+        parts += [*self._decide(), *describe_next_labels(self.next_labels), self._recommend()]
+        return "\n\n".join(parts)
+
+    def _describe_basis(self) -> str:
+        found, (low, high) = self.main, _ends([cell.tasks for cell in self.main.cells])
+        on = f"{low} to {high} tasks" if low < high else count_tasks(low)
+        if self.sizes is not None:
+            on = f"your {describe_sizes({None: self.sizes})}"
+        delta = "none" if found.delta is None else f"{found.delta:g}"
+        pilot = f"{count_tasks(len(found.tasks))} with {found.examples:,} examples"
+        return (
+            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on "
+            f"{pilot}: the pilot tasks, on which you must not calibrate."
+        )
+
+    def _row(self, cell: Cell) -> dict[str, str]:
+        found = self.main
+        row = {"alpha": f"{cell.alpha:g}", "epsilon": f"{cell.epsilon:g}"}
+        row[self._title] = self._show(cell)
+        row |= {x: self._show(self._find(x, cell)) for x in [*self.variants][1:]}
+        is_known = not (cell.is_infeasible() or math.isnan(cell.size.value))
+        if found.spread is not None:
+            has_share = is_known and found.spread > 0 and cell.size.value < math.inf
+            return row | {"of spread": f"{cell.size.value / found.spread:.0%}" if has_share else ""}
+        row[self._missed] = f"{cell.missed[self._rarest].value:.0%}" if is_known else ""
+        each = found.find(cell.epsilon, cell.alpha, per_class=True)
+        return row | {"per class": self._show(each)}
+
+    @property
+    def _title(self) -> str:
+        return "set size" if self.main.spread is None else "width"
+
+    @property
+    def _missed(self) -> str:
+        return f"{textwrap.shorten(str(self._rarest), 20, placeholder='...')} missed"
+
+    @property
+    def _rarest(self) -> Any:
+        return min(self.main.prevalence, key=self.main.prevalence.__getitem__)
+
+    def _show(self, cell: Cell) -> str:
+        """Return a set size as text, or why there is none."""
+        if cell.tasks_needed is not None:
+            return f"needs {cell.tasks_needed} tasks"
+        if cell.is_infeasible():
+            return "refused"
+        if cell.size.value == math.inf:
+            return "infinite"
+        return cell.size.format(".2f" if self.main.classes else ".3g")
+
+    def _describe_columns(self) -> list[str]:
+        """Return what the columns mean."""
+        found, lines = self.main, []
+        about = "± its 95% interval at the threshold expected; yours may differ more"
+        if found.spread is not None:
+            span = f"the middle 90% of the true numbers span {found.spread:.3g}"
+            lines.append(f"width: mean width of the intervals, {about}; {span}")
+        else:
+            share = f"{found.prevalence[self._rarest]:.1%} of the examples"
+            lines += [
+                f"set size: mean number of labels, of {len(found.classes)}, {about}",
+                f"{self._missed}: how many of this class, {share}, have a set without it",
+                "per class: set size with a guarantee for each class, --per-class",
+            ]
+        if any(self._show(cell) == "refused" for cell in found.cells):
+            lines.append("refused: too many tasks have too few examples (of some class)")
+        return lines
+
+    def _decide(self) -> list[str]:
+        """Return which classes are mostly missed, and whether a guarantee per class is possible."""
+        lost = {
+            label: [x.epsilon for x in self.shared if x.missed[label].value > _MOST_MISSED]
+            for label in self.main.classes
+        }
+        cases = [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]
+        if not cases:
+            return []
+        remedy = "Use a smaller epsilon: a guarantee per class is refused at all of these levels."
+        if any(cell.per_class and not cell.is_infeasible() for cell in self.main.cells):
+            remedy = "Use per_class=True, or a smaller epsilon."
+        names = _common.listed(cases, shown=3)
+        return [f"One threshold misses more than half of {names}. {remedy}"]
+
+    def _recommend(self) -> str:
+        best, rule = self.recommended, f"at most {self.most:.3g} labels in a set on average"
+        if self.main.spread is not None:
+            rule = f"intervals of at most {self.most:.3g} on average"
+        if self.main.classes:
+            rule += ", and no class mostly missed"
+        if best is None:
+            return f"No levels to recommend: none of these gives {rule}."
+        each = " per class" * best.per_class
+        levels = f"epsilon {best.epsilon:g} and alpha {best.alpha:g}{each}"
+        return f"Recommended: {levels}, the strictest levels with {rule}."
+
+
+def _ends(numbers: list[int]) -> tuple[int, int]:
+    return min(numbers), max(numbers)
+
+
+def draw_pilot_tasks(names: Iterable[Any], number: int) -> list[Any]:
+    """Return random tasks, by a hash of their names: drawn again, they are the same ones."""
+
+    def place(name: Any) -> bytes:
+        return hashlib.sha256(f"pilot/{name}".encode("utf-8", "backslashreplace")).digest()
+
+    return sorted(names, key=place)[:number]
 
 
 def read_pilot(path: PathLike) -> Exploration:
@@ -458,7 +655,7 @@ def read_pilot(path: PathLike) -> Exploration:
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
         pilot = Exploration(
-            **{field.name: body[field.name] for field in fields(Exploration)}
+            **{field.name: body[field.name] for field in fields(Exploration) if field.name in body}
             | {
                 "tasks": tuple(as_task_names(body["tasks"]).tolist()),
                 "prevalence": dict(body["prevalence"]),
@@ -483,6 +680,7 @@ def explore(
     split: Split = "joint",
     min_examples: int = 0,
     n_tasks: int | None = None,
+    sizes: Mapping[Any, ArrayLike] | None = None,
     allow: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Exploration:
@@ -495,7 +693,7 @@ def explore(
     ----------
     scores : array_like, shape (n, classes), or Table
         Scores of all classes of the labelled examples of the pilot tasks; or a table from
-        ``open_table``.
+        ``open_table``, also of predicted numbers.
     tasks, labels : array_like, shape (n,), optional
         Task and true label of each example. Not with a table.
     classes : sequence, optional
@@ -515,6 +713,9 @@ def explore(
     n_tasks : int, optional
         Number of calibration tasks that you will have; by default as many as pilot tasks or, if
         those are too few, the smallest number that supports the guarantee.
+    sizes : mapping from class to array_like of int, optional
+        Instead of ``n_tasks``: number of examples of each calibration task, of all classes together
+        as None, and of each class; as ``Table.sizes`` counts them.
     allow, progress : optional
         As in ``MetaPS.calibrate``.
 
@@ -522,7 +723,8 @@ def explore(
     -------
     Exploration
         Set sizes, empty and full sets, and misses of each class, at each pair of levels: with one
-        threshold for all classes, and with one for each class.
+        threshold for all classes, and with one for each class. Of predicted numbers, the width of
+        the intervals.
 
     Notes
     -----
@@ -549,36 +751,54 @@ def explore(
     check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
     if n_tasks is not None:
         n_tasks = _common.as_whole_number("n_tasks", n_tasks)
+    coming = Coming(n_tasks, sizes)
     data, _drawn = as_data(scores, tasks, labels, classes, None, within).draw_rows(0)
     names = _check_classes(data)
     if data.clusters_of([]) is not None:
         rule = "clusters cannot be explored: pilot tasks must be independent. Pass one task of each"
         raise InvalidInput(f"{rule}.", parameter=("cluster", "clusters"))
-    shared, trials = _make_trials(data, None, grid, n_tasks, tell)
+    spread = None if names else data.find_spread()
+    shared, trials = _make_trials(data, None, grid, coming, tell)
     complete = skipped | {"missing"}  # counting raises if a score is missing
     check_facts(data.facts(shared.names, shared.task_sizes, complete), complete, data.name)
-    _each, more_trials = _make_trials(data, names, grid, n_tasks, tell)
-    tell("counting the labels in each set", 0, None)
-    pilot, precision = shared.names, data.describe()[0]
-    tallies = [
-        tally
-        for some in (trials, more_trials)
-        for tally in data.counts(np.stack([t.without for t in some]), precision, pilot)
-    ]
-    totals = _spread(tallies[0], pilot, names)[0].sum(axis=0)
+    pilot, (precision, columns) = shared.names, data.describe()
+    if names:
+        each = _make_trials(data, names, grid, coming, tell)[1]
+        tell("counting the labels in each set", 0, None)
+        cuts = [np.stack([trial.without for trial in some]) for some in (trials, each)]
+        tallies = [tally for some in cuts for tally in data.counts(some, precision, pilot)]
+        trials, counted = trials + each, [_spread(tally, pilot, names) for tally in tallies]
+        totals = counted[0][0].sum(axis=0)
+    else:
+        tell("measuring the intervals", 0, None)
+        counted = _count_widths(data, trials, precision)
+        totals = shared.task_sizes
     return Exploration(
         tuple(pilot.tolist()),
         int(totals.sum()),
         delta,
-        dict(zip(names, (totals / totals.sum()).tolist(), strict=True)),
-        tuple(
-            _summarise(trial, tally, pilot, names)
-            for trial, tally in zip([*trials, *more_trials], tallies, strict=True)
-        ),
-        data.describe()[1] or {},
+        dict(zip(names, (totals / totals.sum()).tolist(), strict=True)) if names else {},
+        tuple(_summarise(*pair, names) for pair in zip(trials, counted, strict=True)),
+        columns or {},
         split,
         min_examples,
+        spread,
     )
+
+
+class Coming(NamedTuple):
+    """What is known of the tasks to calibrate on: their number, or their sizes by class."""
+
+    tasks: int | None
+    sizes: Mapping[Any, ArrayLike] | None
+
+    def demand(self, part: Part) -> Demand:
+        """Return the demand on these tasks of one class, or of all together."""
+        sizes = self.sizes or {}
+        own = sizes.get(part.label)
+        return Demand.from_sizes(
+            part.guarantee, 0 * np.asarray(sizes[None]) if own is None else own, label=part.label
+        )
 
 
 class _Trial(NamedTuple):
@@ -590,11 +810,14 @@ class _Trial(NamedTuple):
     thresholds: Floats  # (classes,)
     without: Floats  # (tasks, classes)
     used: Array  # (tasks, classes)
+    refused: bool | None
 
 
 def _check_classes(data: Data) -> tuple[Any, ...]:
-    """Return the classes; raise InvalidInput unless every row has a score for each."""
+    """Return the classes, none for numbers; raise InvalidInput unless each has a score."""
     data.check_tasks()
+    if hold_numbers(data.describe()[1]):
+        return ()
     names = data.class_names()
     if not data.has_class_scores() or names is None:
         rule = "labels must be passed beside scores of all classes, the same in every row"
@@ -614,7 +837,7 @@ def _make_trials(
     data: Data,
     classes: tuple[Any, ...] | None,
     grid: list[Guarantee],
-    tasks: int | None,
+    coming: Coming,
     tell: Progress,
 ) -> tuple[Statistics, list[_Trial]]:
     """Return a trial for each pair of levels, with a shared threshold or one for each class."""
@@ -635,24 +858,28 @@ def _make_trials(
     for g, part in zip(guarantees, np.split(found.thresholds, len(grid), axis=1), strict=True):
         own = found._replace(thresholds=part)
         evidence = Evidence.from_statistics(own, classes, data.describe()[0])
-        trials.append(_trial(g, evidence, tasks))
+        trials.append(_trial(g, evidence, coming))
     return found, trials
 
 
-def _trial(guarantee: Guarantee, evidence: Evidence, tasks: int | None) -> _Trial:
+def _trial(guarantee: Guarantee, evidence: Evidence, coming: Coming) -> _Trial:
     """Return the thresholds to expect."""
     parts, used = evidence.parts(guarantee), evidence.sizes >= guarantee.min_examples
     least = least_tasks(guarantee.alpha, guarantee.delta, len(parts), split=guarantee.split)
-    if tasks is None:
-        tasks = max(int(used.any(axis=1).sum()), least)
+    tasks = coming.tasks or max(int(used.any(axis=1).sum()), least)
+    demands = [coming.demand(part) for part in parts] if coming.sizes is not None else []
     best, without = np.full(len(parts), -np.inf), np.full(used.shape, -np.inf)
     for i, part in enumerate(parts):
         some = used[:, i]
+        known = (demands[i].tasks, demands[i].too_small()) if demands else (tasks,)
         if some.sum() > 1:  # with fewer, nothing is known, and every label is kept
-            own = part.thresholds[some]
-            best[i], without[some, i] = expected_thresholds(own, part.guarantee, tasks)
+            best[i], without[some, i] = expected_thresholds(
+                part.thresholds[some], part.guarantee, *known
+            )
             without[~some, i] = best[i]
-    return _Trial(guarantee, tasks, least, best, without, used)
+    refused = not all_feasible(demands) if demands else None
+    tasks = max((demand.tasks for demand in demands), default=tasks)
+    return _Trial(guarantee, tasks, least, best, without, used, refused)
 
 
 def _spread(tally: Tally, pilot: Array, classes: Sequence[Any]) -> Counts:
@@ -664,21 +891,42 @@ def _spread(tally: Tally, pilot: Array, classes: Sequence[Any]) -> Counts:
     return counts
 
 
-def _summarise(trial: _Trial, tally: Tally, pilot: Array, names: Sequence[Any]) -> Cell:
+def _count_widths(data: Data, trials: Sequence[_Trial], precision: np.dtype[Any]) -> list[Any]:
+    """Return examples, misses and the total width of intervals of each task, for each trial.
+
+    The thresholds of the other tasks are few distinct numbers: each is tried on all tasks.
+    """
+    distinct = [np.unique(trial.without) for trial in trials]
+    tallies = iter(data.counts(np.concatenate(distinct)[:, None, None], precision))
+    counted = []
+    for trial, cuts in zip(trials, distinct, strict=True):
+        tried = [next(tallies) for _ in cuts]
+        own = np.searchsorted(cuts, trial.without[:, 0])
+        counts = np.empty((len(cuts), 3, len(own)))
+        for place, tally in zip(counts, tried, strict=True):
+            place[:, tally.task] = tally.examples, tally.missed, tally.widths
+        counted.append(counts[own, :, np.arange(len(own))].T[..., None])
+    return counted
+
+
+def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:
     """Return the estimates of a cell: sets as means over tasks, misses as shares of a class."""
     feasible = trial.tasks >= trial.least  # otherwise nothing counts, and estimates are NaN
-    examples, missed, *kinds = _spread(tally, pilot, names)
+    examples, missed, *kinds = counted
     some = trial.used.any(axis=1) & feasible
     used = np.broadcast_to(trial.used, examples.shape) & feasible
     sizes = examples.sum(axis=1)[some]
-    size, empty, full = (
-        Estimate.of_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), most)
-        for counts, most in zip(kinds, (len(names), 1.0, 1.0), strict=True)
-    )
+    most = (len(names), 1.0, 1.0) if names else (math.inf,)
+    estimates = [
+        Estimate.of_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), limit)
+        for counts, limit in zip(kinds, most, strict=True)
+    ]
+    size, empty, full = estimates + [Estimate(math.nan, math.nan, math.nan)] * (3 - len(estimates))
     of_class = {
         name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])
         for j, name in enumerate(names)
     }
     g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())
     levels = g.miss_rate, g.alpha, g.per_class, trial.tasks, thresholds
-    return Cell(*levels, size, empty, full, of_class, None if feasible else trial.least)
+    needed = None if feasible else trial.least
+    return Cell(*levels, size, empty, full, of_class, needed, trial.refused)

@@ -240,6 +240,9 @@ class Data(Protocol):
     ) -> Facts:
         """Return what the checks look at."""
 
+    def find_spread(self) -> float:
+        """Return the distance between the 5% and the 95% quantile of the true numbers."""
+
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         """Return the cluster of each task; None if they are not known."""
 
@@ -444,6 +447,10 @@ class Scored(Data):
     ) -> Facts:
         skipped |= {"duplicates"} if repeats is not None else set()
         return find_facts(names.tolist(), self.ids, self.array, self.matrix, skipped)
+
+    def find_spread(self) -> float:
+        rule = "scores of numbers can be explored in a table from open_table only, not in arrays"
+        raise InvalidInput(f"{rule}.", parameter="scores")
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         return None if self.clusters is None else match_clusters(names, self.ids, self.clusters)

@@ -30,6 +30,7 @@ Sizes = ArrayLike | Mapping[Any, ArrayLike]  # of all classes together, or by cl
 _EXACT = 20_000
 _MAX_TRIED = 40  # sizes, or numbers of tasks, to try where each takes time
 SHOWN_CLASSES = 3
+_SHOWN_STEPS = 3
 WEAKEST = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.2}  # larger values are not worth suggesting
 
 
@@ -90,6 +91,28 @@ def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[i
         if bound <= best[0]:
             best = min(best, (min_tasks(guarantee, level, small[level]), level))
     return int(best[0]), best[1]
+
+
+class Step(NamedTuple):
+    """Labels that would do: more of them in some tasks, or in new ones."""
+
+    labels: int
+    tasks: int
+    size: int  # that these tasks then have
+    may_stay: int  # how many tasks may stay small
+    fewest: int  # labels to add to a task
+    most: int
+
+    def __str__(self) -> str:
+        tasks = f"{self.tasks:,} task{'s' * (self.tasks > 1)}"
+        if self.fewest == self.size:
+            return f"{self.labels:,} labels in {tasks.replace('task', 'new task')} of {self.size:,}"
+        if self.most == 1:
+            return f"one more label in {tasks}"
+        if self.tasks == 1:
+            return f"{self.labels:,} more labels in {tasks}"
+        each = f"{self.fewest:,} to {self.most:,}" if self.fewest < self.most else f"{self.most:,}"
+        return f"{self.labels:,} more labels in {tasks}, {each} in each"
 
 
 class Affordable(NamedTuple):
@@ -159,20 +182,22 @@ class Demand(NamedTuple):
         pairs = zip(self.too_small(), self.allowed(), strict=True)
         return any(few <= most for few, most in pairs)
 
-    def find_enlargement(self) -> tuple[int, int, int, int] | None:
-        """Return the cheapest way to enlarge tasks that are too small; None if tasks are too few.
-
-        It is the number of labels to add, of tasks to enlarge, of tasks that may stay small, and
-        the size that the others need.
-        """
+    def find_enlargement(self) -> Step | None:
+        """Return the cheapest way to enlarge small tasks; None if tasks are too few."""
         g, ways = self.guarantee, []
         for level, may_stay, few in zip(g.levels, self.allowed(), self.too_small(), strict=True):
             if may_stay >= 0:
                 size = min_task_size(g, level)
                 small = self.used & (self.sizes < size)
-                largest = np.repeat(self.sizes[small], self.counts[small])[may_stay:]
-                ways.append((int((size - largest).sum()), few - may_stay, may_stay, size))
+                lacks = size - np.repeat(self.sizes[small], self.counts[small])[may_stay:]
+                ends = (int(lacks.min()), int(lacks.max())) if len(lacks) else (0, 0)
+                ways.append(Step(int(lacks.sum()), few - may_stay, size, may_stay, *ends))
         return min(ways, default=None)
+
+    def find_next_labels(self) -> Step | None:
+        """Return the fewest labels that would make an infeasible guarantee feasible."""
+        ways = [self.find_enlargement(), find_addition([self], Shortfall(self).to_add)]
+        return min((way for way in ways if way is not None), default=None)
 
     def _is_any_level_usable(self, delta: float) -> bool:
         """Return whether some level, given ``delta`` for itself, tolerates its small tasks."""
@@ -185,6 +210,17 @@ def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
     if changes.get("delta") is not None:
         changes["delta"] = equal_share(changes["delta"], len(demands))
     return all(demand.with_parameters(**changes).is_feasible() for demand in demands)
+
+
+def supports_classes(guarantee: Guarantee, sizes: Mapping[Any, ArrayLike]) -> bool:
+    """Return whether tasks would support a guarantee for each class."""
+    whole = replace(guarantee, per_class=True)
+    return all_feasible(
+        [
+            Demand.from_sizes(whole.for_class(label, [*sizes]), counts, label=label)
+            for label, counts in sizes.items()
+        ]
+    )
 
 
 def smallest(demands: Sequence[Demand], parameter: str, *, fast: bool = False) -> float | None:
@@ -234,7 +270,7 @@ class Shortfall:
         """What is missing; counts are of the tasks used."""
         demand, g = self.demand, self.demand.guarantee
         if self.enlargement is not None:
-            _labels, few, may_stay, size = self.enlargement
+            _labels, few, size, may_stay, *_ = self.enlargement
             small = f"{few + may_stay} of the {count_tasks(demand.tasks)} have fewer than {size}"
             lack = f"{small} examples{self.of_class}, and at most {may_stay} may"
         else:
@@ -278,19 +314,25 @@ def find_remedies(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> li
 
 def _more_data(demands: Sequence[Demand], lacking: Sequence[Shortfall]) -> list[str]:
     """Return how many tasks to add, and how many to enlarge; the fewest labels first."""
-    labels, most = {}, max(one.to_add for one in lacking)
-    sizes = {min_task_size(d.guarantee, level) for d in demands for level in d.guarantee.levels}
-    for count, size in itertools.product(range(most, most + _MAX_TRIED), sorted(sizes)):
-        if all(demand.with_tasks(count, size).is_feasible() for demand in demands):
-            each = "each" if demands[0].label is None else "of each class"
-            add = f"add {count_tasks(count)} with at least {size} examples {each}"
-            labels[add] = count * size * len(demands)
-            break
+    labels = {}
+    if (more := find_addition(demands, max(one.to_add for one in lacking))) is not None:
+        each = "each" if demands[0].label is None else "of each class"
+        add = f"add {count_tasks(more.tasks)} with at least {more.size} examples {each}"
+        labels[add] = more.labels
     if len(lacking) == 1 and (enlargement := lacking[0].enlargement):
-        cost, few, _may_stay, size = enlargement
+        cost, few, size, *_ = enlargement
         small = f"{few} of the small tasks to {size} examples{lacking[0].of_class}"
         labels[f"increase {small} each"] = cost
     return sorted(labels, key=lambda text: labels[text])
+
+
+def find_addition(demands: Sequence[Demand], least: int) -> Step | None:
+    """Return the fewest tasks to add, from a number on that is known to be needed."""
+    sizes = {min_task_size(d.guarantee, level) for d in demands for level in d.guarantee.levels}
+    for count, size in itertools.product(range(least, least + _MAX_TRIED), sorted(sizes)):
+        if all(demand.with_tasks(count, size).is_feasible() for demand in demands):
+            return Step(count * size * len(demands), count, size, 0, size, size)
+    return None
 
 
 def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
@@ -395,9 +437,10 @@ def find_need(guarantee: Guarantee, number: int) -> Need:
 
 
 _NEEDED = ("tasks", "examples_per_task", "labels")
-_OFFERED_EPSILONS = (0.05, 0.1, 0.2)
+OFFERED_EPSILONS = (0.05, 0.1, 0.2)
 OFFERED_ALPHAS = (0.05, 0.1, 0.2, 0.3)
 OFFERED_DELTAS = (0.05, None)
+_USUAL = (0.1, 0.2)  # alphas
 
 
 class Offer(NamedTuple):
@@ -449,7 +492,36 @@ def _tabulate(rows: Sequence[Mapping[str, Any]], column: str, value: str, title:
 def find_supported(sizes: Mapping[Any, Counts], **more: Any) -> tuple[list[dict[str, Any]], str]:
     """Return the guarantees that tasks support, as rows and as text."""
     rows = [offer._asdict() for offer in plan(sizes=sizes, **more)]
-    return rows, _tabulate(rows, "delta", "epsilon", f"Smallest epsilon, {describe_sizes(sizes)}")
+    text = _tabulate(rows, "delta", "epsilon", f"Smallest epsilon, {describe_sizes(sizes)}")
+    if None in sizes and more.get("classes", 1) == 1:
+        least, levels = more.get("min_examples", 0), itertools.product(OFFERED_EPSILONS, _USUAL)
+        usual = [
+            Guarantee(epsilon=e, alpha=a, delta=OFFERED_DELTAS[0], min_examples=least)
+            for e, a in levels
+        ]
+        text = "\n\n".join([text, *describe_next_labels(find_next_labels(usual, sizes[None]))])
+    return rows, text
+
+
+def find_next_labels(asked: Iterable[Guarantee], sizes: Counts) -> list[tuple[Guarantee, Step]]:
+    """Return guarantees that tasks do not support, with the labels that would do: fewest first."""
+    demands = [Demand.from_sizes(guarantee, sizes) for guarantee in asked]
+    steps = [(d.guarantee, d.find_next_labels()) for d in demands if not d.is_feasible()]
+    known = [(guarantee, step) for guarantee, step in steps if step is not None]
+    return sorted(known, key=lambda pair: pair[1].labels)
+
+
+def describe_next_labels(steps: Sequence[tuple[Guarantee, Step]]) -> list[str]:
+    """Return a paragraph on the fewest labels that would allow more; none if all is allowed."""
+    lines = [
+        f"epsilon {guarantee.miss_rate:g}, alpha {guarantee.alpha:g}: {step}"
+        for guarantee, step in steps[:_SHOWN_STEPS]
+    ]
+    return (
+        ["\n- ".join(["What is refused would take, the fewest labels first:", *lines])]
+        if lines
+        else []
+    )
 
 
 def plan_half(
@@ -457,7 +529,7 @@ def plan_half(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return what common guarantees need of the tasks or of the examples in each, and as text."""
     delta, rows = OFFERED_DELTAS[0], []
-    for alpha, epsilon in itertools.product(OFFERED_ALPHAS, _OFFERED_EPSILONS):
+    for alpha, epsilon in itertools.product(OFFERED_ALPHAS, OFFERED_EPSILONS):
         levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
         rows.append(levels | plan(**levels, **more).complete(tasks, examples))
     needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"

@@ -312,7 +312,8 @@ def draw_pilot(exploration: Exploration, path: PathLike) -> None:
     width = 3.4 * (1 + len(shown))
     figure, (sizes, *misses) = create_figure(1 + len(shown), width=width, height=3.6)
     _draw_estimates(sizes, cells, [cell.size for cell in cells])
-    sizes.set_title("mean set size over tasks", fontsize=10)
+    what = "mean set size" if shares else "mean width of intervals"
+    sizes.set_title(f"{what} over tasks", fontsize=10)
     sizes.legend(frameon=False, fontsize=8)
     for label, axes in zip(shown, misses, strict=True):
         _draw_estimates(axes, cells, [cell.missed[label] for cell in cells])

@@ -20,7 +20,7 @@ from metapac.context import Context, as_context
 from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
-from metapac.grouping import name_units
+from metapac.grouping import Scored, name_units
 from metapac.guarantee import Epsilon, Split
 from metapac.planning import Demand, all_feasible
 from metapac.predictors import MetaPS
@@ -604,7 +604,12 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
             warn(f"{text} them, calibrate on others, and list these in Context(trained_on=[...]).")
         if not self.per_class:
             counts = {name: int(np.count_nonzero(data.y == name)) for name in names}
-            rare = data_checks.judge_rare_classes(counts, float(method.epsilon))
+            stated, scored = method._make_guarantee(), Scored(output, data.groups, data.y, names)
+
+            def works() -> bool:
+                return planning.supports_classes(stated, scored.sizes(by_class=True))
+
+            rare = data_checks.judge_rare_classes(counts, stated.miss_rate, supports_classes=works)
             report([rare], options["allow"])
         method.calibrate(output, data.groups, data.y, classes=names, **options)
 

@@ -43,7 +43,8 @@ CLASSES = ["--label", "--columns", "--classes"]
 READING = ["--table", "--separator", "--decimal", "--encoding", "--memory-limit", "--threads"]
 CONTEXT = ["--model", "--trained-on", "--pilot", "--unit", "--example"]
 MORE = {
-    "plan": [*READING, "--per-class", "--number-of-classes", "--sizes", "--tasks", "--examples"],
+    "plan": [*READING, *CLASSES, "--per-class", "--number-of-classes", "--sizes", "--tasks",
+             "--examples", "--pilot", "--output"],
     "calibrate": [*READING, *CLASSES, *CONTEXT, "--per-class", "--split", "--min-examples",
                   "--on-infeasible", "--id", "--allow"],
     "predict": [*READING, *CLASSES[1:], "--booleans", "--model", "--allow", "--output"],

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from metapac import Columns, InvalidInput, MetaPS, inputs, load, open_table
+from metapac import Columns, Guarantee, InvalidInput, MetaPS, inputs, load, open_table
 from metapac.tables.scores import find_class_scores, get_id_column
 from tests.helpers import engines
 from tests.helpers.engines import ENGINES, connection
@@ -213,7 +213,8 @@ def test_a_promise_file_names_what_was_used() -> None:
 
 def test_a_position_is_not_a_rare_class() -> None:
     def check(frame: pd.DataFrame, columns: dict[str, Any], classes: Any, *allow: str) -> None:
-        open_table(frame, Columns(**columns)).check_rare_classes(classes, 0.15, allow)
+        g = Guarantee(epsilon=0.15, alpha=0.2, delta=0.1)
+        open_table(frame, Columns(**columns)).check_rare_classes(classes, g, allow)
 
     check(LISTS, BY_PLACE, None)  # positions mean something else in each row
     with pytest.warns(UserWarning, match=r"'ill' is [45]\.\d%"):

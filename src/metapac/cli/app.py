@@ -25,7 +25,7 @@ from metapac._version import __version__
 # looked up by name, as the core never imports it.
 PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Use": {
-        "plan": ("metapac.cli.planning", "Show how many tasks and examples you need."),
+        "plan": ("metapac.cli.planning", "Show what your table buys, or a guarantee needs."),
         "explore": ("metapac.cli.planning", "Try levels on pilot tasks, before calibration."),
         "calibrate": ("metapac.cli.calibration", "Compute the threshold, with its guarantee."),
         "predict": ("metapac.cli.use", "Add a prediction set to each row of a table."),

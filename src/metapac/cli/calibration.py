@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,14 @@ from metapac.cli.tables import name_calibration, open_table
 from metapac.columns import Columns
 from metapac.context import Context
 from metapac.data_checks import CheckWarning
+from metapac.errors import InvalidInput
+from metapac.inputs import match_names
+from metapac.planning import count_tasks
 from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
 from metapac.words import Words, describe_interval, round_down, summarise_guarantee
+
+if TYPE_CHECKING:
+    from metapac.tables.table import Table
 
 _SHOWN = 6  # classes
 
@@ -67,15 +73,29 @@ def calibrate(
     about = context.read(columns.task)
     with open_table(scores, reading, output) as (table, progress), defer_remarks():
         table = name_calibration(table, columns, per_class=guarantee.per_class)
+        table, left_out = _leave_out(table, about)
         method = MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)
         predictor = method.calibrate(
             table, rng=cluster_rng, context=about, allow=allow, progress=progress
         )
         if not guarantee.per_class:
             classes = (predictor.columns_ or {}).get("classes")
-            table.check_rare_classes(classes, guarantee.miss_rate, allow)
+            table.check_rare_classes(classes, guarantee, allow)
     predictor.save(output)
-    print_calibrated(predictor, output, as_json=json)
+    note = f", without {count_tasks(left_out)} of {context.pilot}" if left_out else ""
+    print_calibrated(predictor, output, as_json=json, note=note)
+
+
+def _leave_out(table: Table, about: Context) -> tuple[Table, int]:
+    """Return a table without the pilot tasks, and how many of them it held."""
+    if about.pilot is None:
+        return table, 0
+    names = table.task_names()
+    same, _near = match_names([*about.pilot], names)
+    if len(same) == len(names):
+        text = f"every task of {table.name} is a pilot task. Calibrate on other tasks: the levels"
+        raise InvalidInput(f"{text} were chosen on these.", parameter="pilot")
+    return (table.take_tasks(same, others=True) if same else table), len(same)
 
 
 @contextmanager
@@ -86,11 +106,13 @@ def defer_remarks() -> Iterator[None]:
         yield
 
 
-def print_calibrated(predictor: MetaPS, path: Path, *, as_json: bool, **more: Any) -> None:
+def print_calibrated(
+    predictor: MetaPS, path: Path, *, as_json: bool, note: str = "", **more: Any
+) -> None:
     """Print four lines: the file, the threshold, the guarantee, and the size of the sets."""
     for remark in predictor.remarks_:  # first: it changes how the guarantee reads
         console.print_warning(remark)
-    lines = [f"Wrote {path}", _describe_thresholds(predictor)]
+    lines = [f"Wrote {path}{note}", _describe_thresholds(predictor)]
     about = predictor.context_, predictor.columns_, predictor._cluster_words()
     lines.append(summarise_guarantee(predictor.guarantee_, *about))
     if (sets := predictor._sets) is not None:

@@ -104,7 +104,8 @@ class ContextOptions:
         Tasks that the model was trained on: a table with the same task column, a text file with a
         name in each line, or names separated by commas. None of them may be a calibration task.
     pilot
-        Pilot file written by 'metapac explore'. None of its tasks may be a calibration task.
+        Pilot file written by 'metapac plan' or 'metapac explore'. Its tasks are no calibration
+        tasks: 'calibrate' leaves them out.
     unit
         What a task is called in explanations, such as hospital; with an irregular plural, both:
         person/people.

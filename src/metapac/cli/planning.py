@@ -1,8 +1,11 @@
-"""``metapac plan`` and ``metapac explore``: what a guarantee needs, and what levels would give."""
+"""``metapac plan`` and ``metapac explore``: what a guarantee needs, and what your table buys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +20,16 @@ from metapac.cli import console
 from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number
 from metapac.cli.tables import check_outputs, open_table
 from metapac.columns import Columns
+from metapac.columns import open_table as open_any
+from metapac.context import Context
 from metapac.errors import InvalidInput
+from metapac.exploration import ALPHAS, EPSILONS, Outlook, draw_pilot_tasks, read_pilot
 from metapac.federated import count_liars
 from metapac.planning import Plan, find_supported, min_tasks_over_levels, plan_half
+
+# A table with fewer tasks spares none as pilot tasks unless asked, and none spares more than these.
+_LEAST_TASKS, _MOST_PILOT = 40, 50
+_COLUMNS = "task label columns classes within id prediction y scale lower upper"
 
 
 def _parse_sizes(texts: Sequence[str]) -> list[int]:
@@ -33,110 +43,285 @@ def _parse_sizes(texts: Sequence[str]) -> list[int]:
 def plan(
     scores: list[str] | None = None,
     *,
-    epsilon: Annotated[float | None, Field("NUMBER")] = None,
-    alpha: float | None = None,
+    epsilon: Annotated[str | None, Field("NUMBERS")] = None,
+    alpha: Annotated[str | None, Field("NUMBERS")] = None,
     delta: Annotated[str | None, Field("NUMBER|none")] = None,
     per_class: bool = False,
     number_of_classes: int = 1,
     min_examples: int = 0,
     allow: Sequence[str] = (),
-    columns: Annotated[Columns, "task label within"],
+    columns: Annotated[Columns, _COLUMNS],
+    pilot: Annotated[str | None, Field("NUMBER|all|TABLE")] = None,
     sizes: Annotated[Sequence[int], Field("NUMBERS", _parse_sizes, multiple=True)] = (),
     tasks: int | None = None,
     examples: int | None = None,
     reading: ReadingOptions,
+    output: Path | None = None,
     plot: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Show how many tasks and examples you need.
+    """Show what your table buys, or a guarantee needs.
 
     Examples:
 
         metapac plan --epsilon 0.1 --alpha 0.1 --delta 0.05
         metapac plan --tasks 60
         metapac plan scores.parquet --task site
+        metapac plan scores.parquet --task site --label y -o pilot.json
         metapac plan scores.parquet --task site --label y --per-class
 
     With --epsilon, --alpha and --delta: the data that this guarantee needs and, if you describe
     your tasks, whether they support it. With your tasks alone: the guarantees that they support.
 
+    With --label and the scores of all classes, or with --prediction and --y: the sets to expect at
+    each pair of levels, and which to choose. For that a few tasks are drawn at random. Only their
+    scores are looked at, and they must not be calibrated on: 'metapac calibrate --pilot' leaves
+    them out.
+
     Parameters
     ----------
     scores
-        Table with a row for each labelled example, whose tasks are counted. Needs --task.
+        Table with a row for each labelled example. Needs --task.
     epsilon
-        Miss rate allowed on a task, such as 0.1.
+        Miss rate allowed on a task, such as 0.1. Where scores are looked at, several to compare,
+        separated by commas.
     alpha
-        Fraction of new tasks that may exceed the miss rate, such as 0.1.
+        Fraction of new tasks that may exceed the miss rate, such as 0.1; or several.
     delta
         Failure probability of the guarantee, over calibration draws, such as 0.05; 'none' for a
         guarantee in expectation.
     per_class
         Plan for a guarantee per class. With a table, its classes are counted, and --label is
-        needed; without one, pass --number-of-classes.
+        needed; without one, pass --number-of-classes. No score is looked at.
     number_of_classes : NUMBER
         Number of classes, for a guarantee per class; numbers of examples are then those of one.
     min_examples
         Leave out tasks with fewer examples (per class, of the class), as 'metapac calibrate' does.
+    pilot
+        Tasks whose scores are looked at: how many to draw, or 'all' of the table, or another table.
+        By default a fifth of the tasks, at most 50, if there are 40 or more; 0 for none.
     sizes
         Number of labelled examples of each task, separated by commas; added to those of the table.
     tasks : NUMBER
-        Number of tasks, if all have the same size. Alone: how many examples each needs.
+        Number of tasks, if all have the same size. Alone: how many examples each needs. With
+        --pilot all: how many tasks you will calibrate on.
     examples : NUMBER
         Number of labelled examples in each of --tasks. Alone: how many tasks are needed.
+    output
+        Pilot file to write, for 'metapac calibrate --pilot'. Tasks in a file that it replaces stay
+        pilot tasks.
     plot
-        Figure to write, a .png, .svg or .pdf file: the data needed against alpha.
+        Figure to write, a .png, .svg or .pdf file: the data needed against alpha or, where scores
+        are looked at, the sets to expect against epsilon.
     """
     check_outputs(None, plot)
     classes = as_whole_number("number_of_classes", number_of_classes)
-    is_equal, has_table = tasks is not None or examples is not None, scores is not None
-    by_label, alone = columns.label is not None, per_class and not has_table
+    has_table, has_truth = scores is not None, columns.is_regression or columns.label is not None
+    is_equal = tasks is not None or examples is not None
+    looks = has_truth and not per_class and pilot != "0"
+    n_tasks = tasks if pilot == "all" else None
     for is_wrong, rule in (
         (has_table != (columns.task is not None), "a table and --task go together."),
+        (has_truth and not has_table, "--label and --prediction name columns of a table."),
         (has_table and classes > 1, "--number-of-classes is for planning without a table."),
-        (by_label != (per_class and has_table), "a table, --per-class and --label go together."),
-        (alone and classes == 1, "--per-class needs --number-of-classes, or a table with --label."),
-        (per_class and has_table and sizes, "--sizes do not say of which class examples are."),
-        (is_equal and (has_table or sizes), "--tasks and --examples replace a table and --sizes."),
+        (per_class and has_table and columns.label is None, "--per-class needs --label."),
+        (
+            per_class and not has_table and classes == 1,
+            "--per-class needs --number-of-classes, or a table with --label.",
+        ),
+        ((per_class or looks) and has_table and sizes, "--sizes have no classes and no scores."),
+        (
+            is_equal and n_tasks is None and (has_table or sizes),
+            "--tasks and --examples replace a table and --sizes.",
+        ),
+        (
+            not looks and (output is not None or pilot not in (None, "0")),
+            "--pilot and -o need scores: pass --label, or --prediction and --y.",
+        ),
     ):
         if is_wrong:
             raise InvalidInput(rule)
-    known = _count_examples(scores, columns, reading, sizes)
+    levels = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
+    given = {name: text for name, text in levels.items() if text is not None}
+    more: dict[str, Any] = {"min_examples": min_examples}
+    if scores is not None and looks:
+        own = {**more, **_parse_grid(given), "allow": allow, "n_tasks": n_tasks}
+        outlook = _look(scores, columns, reading, pilot, output, plot, **own)
+        if outlook is not None:
+            _show_outlook(outlook, pilot, output, plot, as_json=json)
+            return
+    known = _count_examples(scores, columns, reading, sizes, by_class=per_class)
     if tasks is not None and examples is not None:
         size = as_whole_number("examples", examples)
         known = {None: np.full(as_whole_number("tasks", tasks), size)}
-    given = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
-    levels: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    more: dict[str, Any] = {"classes": classes, "min_examples": min_examples}
-    if (known or is_equal) and not levels and plot is None:
+    more["classes"] = classes
+    if (known or is_equal) and not given and plot is None:
         rows, text = find_supported(known, **more) if known else plan_half(tasks, examples, **more)
-        console.show(rows, as_json=json, text=text)
+        hint = _hint_at_scores(looks) if has_table and not per_class else ""
+        console.show(rows, as_json=json, text=text + hint)
         return
-    if missing := [f"--{name}" for name in given if name not in levels]:
+    if missing := [f"--{name}" for name in levels if name not in given]:
         raise InvalidInput(
             f"{' and '.join(missing)} must be given, to see what a guarantee needs. To see which "
             "guarantees your tasks support, pass only these: a table with --task, or --sizes, "
             "--tasks or --examples."
         )
-    levels["delta"] = parse_delta(levels["delta"])
-    found = metapac.plan(**levels, **more, sizes=known or None, allow=allow)
+    found = metapac.plan(**_parse_one(given), **more, sizes=known or None, allow=allow)
     if plot is not None:
         found.plot(plot)
     _show_plan(found, tasks, examples, as_json=json, plot=plot)
 
 
+def _parse_grid(given: dict[str, str]) -> dict[str, Any]:
+    """Return the levels to compare; usual ones where none are given."""
+    delta = parse_delta(given["delta"]) if "delta" in given else 0.05
+    usual = {"epsilon": EPSILONS, "alpha": ALPHAS}
+    grid = {k: _parse_levels(k, given[k]) if k in given else values for k, values in usual.items()}
+    return {**grid, "delta": delta}
+
+
+def _parse_one(given: dict[str, str]) -> dict[str, Any]:
+    """Return the levels of one guarantee."""
+    numbers = {name: parse_number(name, given[name]) for name in ("epsilon", "alpha")}
+    return {**numbers, "delta": parse_delta(given["delta"])}
+
+
 def _count_examples(
-    scores: list[str] | None, columns: Columns, reading: ReadingOptions, sizes: Sequence[int]
+    scores: list[str] | None,
+    columns: Columns,
+    reading: ReadingOptions,
+    sizes: Sequence[int],
+    *,
+    by_class: bool,
 ) -> dict[Any, Any]:
-    """Return the number of examples of each task, by class if there is a label column."""
+    """Return the number of examples of each task, by class or of all together."""
     added = np.array(sizes, dtype=np.int64)
     if scores is None:
         return {None: added} if len(added) else {}
     with open_table(scores, reading) as (table, progress):
         progress("counting the examples of each task", 0, None)
         table = table.with_columns(**vars(columns))
-        counts = table.sizes(by_class=columns.label is not None)
+        counts = table.sizes(by_class=by_class)
     return {label: np.append(own, added) for label, own in counts.items()}
+
+
+def _hint_at_scores(looks: bool) -> str:
+    """Return how to see the sets to expect."""
+    text = (
+        "No score was looked at. To see the sets to expect, pass --label, or --prediction and --y."
+    )
+    if looks:
+        text = "No score was looked at: that takes pilot tasks, and these tasks are few. To draw "
+        text += "some all the same, say how many with --pilot."
+    return f"\n\n{text}"
+
+
+def _look(
+    scores: list[str],
+    columns: Columns,
+    reading: ReadingOptions,
+    pilot: str | None,
+    output: Path | None,
+    plot: Path | None,
+    **options: Any,
+) -> Outlook | None:
+    """Explore the pilot tasks, and count the examples of the others; None if there are too few."""
+    if output is not None:
+        check_replaceable(output, exploration.FORMAT)
+    with open_table(scores, reading, output) as (table, progress), ExitStack() as stack:
+        from metapac.tables.output import check_path
+
+        if plot is not None:
+            check_path(table.source, plot, [] if output is None else [output])
+        table = table.with_columns(**vars(columns))
+        looked, rest = table, None
+        if pilot is None or pilot.isdecimal():
+            names = table.task_names()
+            if pilot is None and len(names) < _LEAST_TASKS:
+                return None
+            chosen = _draw(names, pilot, output)
+            looked, rest = table.take_tasks(chosen), table.take_tasks(chosen, others=True)
+        elif pilot != "all":
+            other = open_any(pilot, table.columns, table.source.options)
+            looked, rest = stack.enter_context(other), table
+            apart = Context(pilot=looked.task_names())
+            apart.check_calibration_tasks(table.task_names(), options["allow"])
+        if rest is not None:
+            options["sizes"] = rest.sizes()
+            if columns.label is not None:
+                options["sizes"] |= rest.sizes(by_class=True)
+        variants = {"": metapac.explore(looked, **options, progress=progress)}
+        if columns.scale is not None:
+            plain = looked.with_columns(scale=None)
+            variants["without scale"] = metapac.explore(plain, **options, progress=progress)
+        return Outlook(variants, None if rest is None else options["sizes"][None])
+
+
+def _draw(names: list[Any], pilot: str | None, output: Path | None) -> list[Any]:
+    """Return the pilot tasks: those of the file to be replaced, and others drawn at random."""
+    number = min(len(names) // 5, _MOST_PILOT) if pilot is None else int(pilot)
+    if not 2 <= number < len(names):
+        rule = f"pilot must be a number from 2 to below {len(names)}, the number of tasks"
+        raise InvalidInput(f"{rule}, got {number}.", parameter="pilot")
+    known = read_pilot(output).tasks if output is not None and output.exists() else ()
+    before = {*map(str, known)}
+    old = [name for name in names if str(name) in before]
+    new = [name for name in names if str(name) not in before]
+    return old + draw_pilot_tasks(new, max(number - len(old), 0))
+
+
+def _show_outlook(
+    outlook: Outlook, pilot: str | None, output: Path | None, plot: Path | None, *, as_json: bool
+) -> None:
+    """Write the files of an outlook, and print it with the command to run next."""
+    _write_outlook(outlook, output, plot)
+    context = click.get_current_context()
+    words = _next_command(outlook, context, pilot, output)
+    text = console.make_translator(context)(str(outlook))
+    if words:
+        again = "" if output is not None else " run this again with -o pilot.json, and then"
+        text += "\n\n".join(["", f"Next:{again}", " \\\n".join(_fill(words))])
+    facts = outlook.to_dict() | {"command": " ".join(words) or None}
+    console.show(facts, as_json=as_json, text=text, wrote=[output, plot])
+
+
+def _write_outlook(outlook: Outlook, output: Path | None, plot: Path | None) -> None:
+    if output is not None:
+        outlook.main.save(output)
+    if plot is not None:
+        outlook.main.plot(plot)
+
+
+def _next_command(
+    outlook: Outlook, context: click.Context, pilot: str | None, output: Path | None
+) -> list[str]:
+    """Return the words of the command that calibrates at the levels recommended."""
+    best, delta = outlook.recommended, outlook.main.delta
+    if best is None:
+        return []
+    shared = {*_COLUMNS.split(), "min_examples", *(field.name for field in fields(ReadingOptions))}
+    table = map(shlex.quote, context.params["scores"])
+    words = ["metapac calibrate", "TABLE" if pilot == "all" else " ".join(table)]
+    for param in context.command.params:
+        value = context.params.get(str(param.name))
+        if param.name in shared and value not in (None, ()) and str(value) != str(param.default):
+            flag = max(param.opts, key=len)
+            words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
+    words += [f"--epsilon {best.epsilon:g}", f"--alpha {best.alpha:g}"]
+    words += [f"--delta {'none' if delta is None else format(delta, 'g')}"]
+    words += ["--per-class"] * best.per_class
+    return [*words, f"--pilot {shlex.quote(str(output or 'pilot.json'))}", "-o promise.json"]
+
+
+def _fill(words: Sequence[str], width: int = 72) -> Iterator[str]:
+    """Yield lines of a command, to be joined by backslashes."""
+    line = f"  {words[0]}"
+    for word in words[1:]:
+        if len(line) + len(word) >= width:
+            yield line
+            line = "     "
+        line += f" {word}"
+    yield line
 
 
 def _show_plan(
@@ -176,7 +361,7 @@ def _describe_half(known: dict[str, int | None], classes: int) -> str:
 def explore(
     scores: list[str],
     *,
-    columns: Annotated[Columns, "task label columns classes within id"],
+    columns: Annotated[Columns, _COLUMNS],
     epsilon: Annotated[str, Field("NUMBERS")] = ".01,.02,.05,.1,.2",
     alpha: Annotated[str, Field("NUMBERS")] = ".05,.1,.2",
     delta: float | None = 0.05,
@@ -225,31 +410,19 @@ def explore(
     if per_class:
         warn("--per-class changes nothing here: explore always shows both.")
     check_outputs(None, plot)
-    if output is not None:
-        check_replaceable(output, exploration.FORMAT)
-    if columns.label is None:
-        raise InvalidInput("label must name the column with the true label.", parameter="label")
-    n_tasks = None if tasks is None else as_whole_number("tasks", tasks)
-    with open_table(scores, reading, output) as (table, progress):
-        from metapac.tables.output import check_path
-
-        if plot is not None:
-            check_path(table.source, plot, [] if output is None else [output])
-        result = metapac.explore(
-            table.with_columns(**vars(columns)),
-            epsilon=_parse_levels("epsilon", epsilon),
-            alpha=_parse_levels("alpha", alpha),
-            delta=delta,
-            n_tasks=n_tasks,
-            min_examples=min_examples,
-            allow=allow,
-            progress=progress,
+    if columns.label is None and not columns.is_regression:
+        rule = (
+            "label must name the column with the true label, or prediction and y those of numbers"
         )
-    if output is not None:
-        result.save(output)
-    if plot is not None:
-        result.plot(plot)
-    console.show(result, as_json=json, wrote=[output, plot])
+        raise InvalidInput(f"{rule}.", parameter=("label", "prediction"))
+    grid = {"epsilon": _parse_levels("epsilon", epsilon), "alpha": _parse_levels("alpha", alpha)}
+    more: dict[str, Any] = {"min_examples": min_examples, "allow": allow, "delta": delta}
+    more["n_tasks"] = None if tasks is None else as_whole_number("tasks", tasks)
+    outlook = _look(scores, columns, reading, "all", output, plot, **grid, **more)
+    assert outlook is not None
+    _write_outlook(outlook, output, plot)
+    text = console.make_translator(click.get_current_context())(str(outlook))
+    console.show(outlook.main, as_json=json, text=text, wrote=[output, plot])
 
 
 def _parse_levels(name: str, text: str) -> list[float]:

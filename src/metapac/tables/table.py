@@ -38,7 +38,9 @@ from metapac.grouping import (
     as_cluster,
     check_one_cluster,
 )
+from metapac.guarantee import Guarantee
 from metapac.inputs import as_task_names
+from metapac.planning import supports_classes
 from metapac.predictors import ThresholdSets, check_predictor
 from metapac.provenance import Provenance
 from metapac.sets import SetSummary
@@ -230,7 +232,7 @@ class Table(Data):
         return data_checks.find_facts(self.labelled, names.tolist(), sizes, skipped, repeats)
 
     def check_rare_classes(
-        self, classes: Sequence[Any] | None, epsilon: float, allow: Iterable[str]
+        self, classes: Sequence[Any] | None, guarantee: Guarantee, allow: Iterable[str]
     ) -> None:
         """Warn of classes that one guarantee for all classes need not cover."""
         label = self.columns.label
@@ -239,7 +241,33 @@ class Table(Data):
         counts = scores.count_values(self.source, labels=label).items()
         found = {str(name): count for (name,), count in sorted(counts)}
         known = found | {name: 0 for name in map(str, classes) if name not in found}
-        report([judge_rare_classes(known, epsilon)], where=self.name)
+
+        def works() -> bool:
+            return supports_classes(guarantee, self.sizes(by_class=True))
+
+        report(
+            [judge_rare_classes(known, guarantee.miss_rate, supports_classes=works)],
+            where=self.name,
+        )
+
+    def find_spread(self) -> float:
+        numbers = self.by_task.numbers
+        assert numbers is not None
+        values = self.source.run(self.source.table.select(y=numbers.parts["y"]))["y"].to_numpy()
+        return float(np.diff(np.quantile(values, [0.05, 0.95]))[0])
+
+    def task_names(self) -> list[Any]:
+        """Return the names of the tasks, in ascending order; nothing else is read."""
+        self.check_tasks()
+        counts = scores.count_values(self.source, tasks=str(self.columns.task))
+        return sorted(name for (name,) in counts)
+
+    def take_tasks(self, names: Iterable[Any], *, others: bool = False) -> Self:
+        """Return the rows of some tasks, or those of all others."""
+        task = scores.get_id_column(self.source, str(self.columns.task), "tasks").cast("string")
+        chosen = task.isin([str(name) for name in names])
+        some = self.source.table.filter(~chosen if others else chosen)
+        return replace(self, source=replace(self.source, table=some, owns_connection=False))
 
     def clusters_of(self, names: Sequence[Any]) -> list[Any] | None:
         task, cluster = self.columns.task, self.columns.cluster
