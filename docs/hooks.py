@@ -25,6 +25,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from metapac import __version__
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "experiments" / "notebooks"
@@ -48,8 +50,13 @@ _PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(pictures/[\w-]+\.svg)
 _FOREIGN = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
 
 
+BOOSTS = {"learn": 3, "howto": 3, "understand": 3, "theory": 0.5}  # guides come first in a search
+UNSEARCHED = ("changelog.md", "contributing.md", "notebooks/", "theory/benchmarks.md")
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages of the API into the menu, below the page that lists them."""
+    """Put the pages of the API into the menu, and the version into the foot of the pages."""
+    config.copyright = f'metapac {__version__}, <a href="{config.repo_url}">source</a>.'
     for entry in config.nav or []:
         for i, item in enumerate(entry.get("Reference", [])):
             if item == {"API": "reference/api.md"}:
@@ -93,6 +100,10 @@ def on_page_markdown(markdown: str, *, page: Page | None = None, **_: Any) -> st
     if page is not None and page.file.abs_src_path:
         source = Path(page.file.abs_src_path)
         markdown = relink(markdown, source, source.relative_to(DOCS).as_posix())
+    if page is not None:
+        name = page.file.src_uri
+        excluded = name.startswith(UNSEARCHED)
+        page.meta["search"] = {"boost": BOOSTS.get(name.split("/")[0], 1), "exclude": excluded}
     markdown = _SECTION.sub(lambda match: _table_of_names(match[1], match[2].split()), markdown)
     if _COMMAND.search(markdown):
         commands = dict(walk_commands())
@@ -112,7 +123,9 @@ def on_post_page(output: str, *, page: Page, **_: Any) -> str:
     foreign = [tag for tag in _FOREIGN.findall(output) if 'rel="canonical"' not in tag]
     if foreign:
         raise PluginError(f"{page.file.src_uri} loads from another server: {foreign[0]}")
-    output = output.replace('<math display="block"', '<math tabindex="0" display="block"')
+    output = re.sub(r'(<math\b[^>]*)(display="block")', r'\1tabindex="0" \2', output)
+    search = '<div class="md-search" data-md-component="search" role="dialog"'
+    output = output.replace(search, f'{search} aria-label="Search"')
     return re.sub(r"<pre>(?=<span></span><code>)", '<pre tabindex="0">', output)
 
 
