@@ -33,6 +33,7 @@ NOTEBOOKS = ROOT / "experiments" / "notebooks"
 INCLUDED = {  # pages of the site that live outside docs
     "changelog.md": ROOT / "CHANGELOG.md",
     "contributing.md": ROOT / "CONTRIBUTING.md",
+    "releasing.md": ROOT / "RELEASING.md",
     "vision.md": ROOT / "VISION.md",
     "theory/benchmarks.md": ROOT / "benchmarks" / "README.md",
     "theory/splits.md": ROOT / "benchmarks" / "splits.md",
@@ -51,7 +52,13 @@ _FOREIGN = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(?:htt
 
 
 BOOSTS = {"learn": 3, "howto": 3, "understand": 3, "theory": 0.5}  # guides come first in a search
-UNSEARCHED = ("changelog.md", "contributing.md", "notebooks/", "theory/benchmarks.md")
+UNSEARCHED = (
+    "changelog.md",
+    "contributing.md",
+    "releasing.md",
+    "notebooks/",
+    "theory/benchmarks.md",
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -190,7 +190,14 @@ def test_the_fields_of_json_are_documented(tmp_path: Path, monkeypatch: pytest.M
             assert {*entry} <= {*re.findall(r"`(\w+)`", row[1])}, name
 
 
-OTHERS = ("CHANGELOG", "CONTRIBUTING", "VISION", "benchmarks/README", "benchmarks/splits")
+OTHERS = (
+    "CHANGELOG",
+    "CONTRIBUTING",
+    "RELEASING",
+    "VISION",
+    "benchmarks/README",
+    "benchmarks/splits",
+)
 LINKED = [*PAGES, *(ROOT / f"{name}.md" for name in OTHERS)]
 LINKED += sorted((ROOT / "experiments" / "notebooks").glob("*.md"))
 

@@ -1,4 +1,4 @@
-"""Prediction sets with a guarantee for every new task, not on average over tasks."""
+"""Prediction sets that hold up at new sites, not only on average."""
 
 from metapac._lazy import attach_stub
 
