@@ -139,10 +139,10 @@ def test_a_section_tells_a_violation_from_chance_and_from_too_few_data() -> None
 def test_the_rule_of_a_violation_is_that_of_the_verdicts() -> None:
     """The share that the page prints is the one beyond which a verdict is *violated*."""
     text = opening._how_to_read([make_result()])
-    assert "must exceed alpha + 0.05 (1 - alpha) = 14.5 %." in text
-    assert "interval of *tasks within* is at least 1 - alpha = 90 %." in text
+    assert "must exceed alpha + 0.05 (1 - alpha) = 14.5%." in text
+    assert "interval of *tasks within* is at least 1 - alpha = 90%." in text
     for above, verdict in ((17, "cannot tell yet"), (25, "violated")):
-        result = make_result()  # of 120 tasks in a draw: 14.2 % and 20.8 %, more or less by seed
+        result = make_result()  # of 120 tasks in a draw: 14.2% and 20.8%, more or less by seed
         for methods, more in zip(result.by_seed, (-5, 0, 5), strict=True):
             error = np.where(np.arange(120) < above + more, HIGH, LOW)
             rows = method_rows([error] * 4, examples=500, delta=result.delta)
@@ -212,7 +212,7 @@ def test_a_verdict_on_shared_tasks_needs_every_seed() -> None:
     assert (pooled.tasks_within, pooled.verdict) == (0.95, "observed within")
     assert (line.tasks_within, line.verdict) == (0.95, "cannot tell yet")
     text = sections.experiment_section(result)
-    assert "Meta-PS joint (95.0 % within: 90.0 % and 100.0 % in the seeds)." in text
+    assert "Meta-PS joint (95.0% within: 90.0% and 100.0% in the seeds)." in text
     assert "each test task counts once, and each seed by itself." in text
 
 
