@@ -19,6 +19,7 @@ from metapac import predictors as predictors
 from metapac import provenance as provenance
 from metapac import ranks as ranks
 from metapac import report as report
+from metapac import risk as risk
 from metapac import score_functions as score_functions
 from metapac import sets as sets
 from metapac import sklearn as sklearn
@@ -65,6 +66,7 @@ from metapac.predictors import MetaPS as MetaPS
 from metapac.predictors import load as load
 from metapac.provenance import read_provenance as read_provenance
 from metapac.provenance import write_scores as write_scores
+from metapac.risk import MetaRisk as MetaRisk
 from metapac.score_functions import ScoreFunction as ScoreFunction
 from metapac.sets import answers as answers
 from metapac.sets import empty_sets as empty_sets

@@ -18,11 +18,19 @@ _SEPARATOR = r'(?![^\W_])[^"\r\n\0\ud800-\udfff]'  # neither a letter nor a digi
 _LIKE_UTF8 = ("ascii", "utf-8-sig")  # read as UTF-8, with or without a byte order mark
 NUMBERS = ("prediction", "y", "scale", "lower", "upper")
 _SCORES = ("score", "label", "columns", "classes", "classes_column")
+_LISTS = ("columns", "classes", "losses", "thresholds")
+_OF_LOSSES = ("losses", "thresholds", "id")
+_OTHERS = ("score", "label", "columns", "classes", "prediction", "lower")
 
 
 def hold_numbers(columns: Mapping[str, Any] | None) -> bool:
     """Return whether stored columns are those of regression, whose sets are intervals."""
     return not {"prediction", "lower"}.isdisjoint(columns or {})
+
+
+def hold_losses(columns: Mapping[str, Any] | None) -> bool:
+    """Return whether stored columns are those of losses, whose mean on a task is its risk."""
+    return "losses" in (columns or {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +40,8 @@ class Columns:
     A table has a row for each example: its task, and either the score of its true label (``score``)
     or its true label and a score for each class (``label``, ``columns``). For regression it has the
     predicted and the true number (``prediction``, ``y``), or two predicted quantiles and the true
-    number (``lower``, ``upper``, ``y``).
+    number (``lower``, ``upper``, ``y``). For a risk it has a loss at each of some thresholds
+    (``losses``, ``thresholds``) and a key (``id``).
 
     Parameters
     ----------
@@ -64,6 +73,11 @@ class Columns:
     lower, upper : str, optional
         For regression from quantiles, instead of ``prediction``: columns with a low and a high
         predicted quantile. The score is ``min(y - lower, upper - y)``, as in ``quantile_scores``.
+    losses : str or sequence of str, optional
+        For `MetaRisk`: columns with the loss of each row, one for each of ``thresholds``: a pattern
+        such as ``loss_*``, which takes them in the order of the table, or a list of columns.
+    thresholds : sequence of float, optional
+        Thresholds of these columns, ascending and in the same order.
     cluster : str, optional
         Column with the cluster of each task, such as its hospital group. Tasks of one cluster may
         depend on each other. One random task of each cluster is calibrated on or judged, and the
@@ -74,7 +88,7 @@ class Columns:
         and the guarantee is for a random row of a random unit.
     id : str, optional
         Column that identifies the examples of a task, in which duplicates are searched. Without
-        it, rows that are equal are.
+        it, rows that are equal are. With ``losses`` it is needed: the key of each example.
 
     Examples
     --------
@@ -94,6 +108,8 @@ class Columns:
     scale: str | None = None
     lower: str | None = None
     upper: str | None = None
+    losses: str | Sequence[str] | None = None
+    thresholds: Sequence[float] | None = None
     cluster: str | None = None
     within: str | None = None
     id: str | None = None
@@ -101,10 +117,12 @@ class Columns:
     calibrated_score: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.columns, str | None):
-            names = self.columns if isinstance(self.columns, Iterable) else (self.columns,)
-            names = tuple(str(name) if isinstance(name, str) else name for name in names)
-            object.__setattr__(self, "columns", names)  # plain strings, such as JSON holds
+        for field in ("columns", "losses"):
+            names = getattr(self, field)
+            if not isinstance(names, str | None):
+                names = names if isinstance(names, Iterable) else (names,)
+                names = tuple(str(name) if isinstance(name, str) else name for name in names)
+                object.__setattr__(self, field, names)  # plain strings, such as JSON holds
         for text, parameter in self._problems():
             raise InvalidInput(text, parameter=parameter)
 
@@ -112,11 +130,13 @@ class Columns:
         """Yield what is wrong, and the arguments that it is about."""
         for field in fields(Columns):
             name, value = field.name, getattr(self, field.name)
-            if name not in ("columns", "classes") and not isinstance(value, str | None):
+            if name not in _LISTS and not isinstance(value, str | None):
                 kind = type(value).__name__
                 yield f"{name} must be the name of a column as a string, got {kind}.", name
-        if isinstance(self.columns, tuple):
-            yield from _check_listed(self.columns)
+        for listed_names in (x for x in (self.columns, self.losses) if isinstance(x, tuple)):
+            yield from _check_listed(listed_names)
+        if self.losses is not None and any(getattr(self, name) is not None for name in _OTHERS):
+            yield f"losses is for a risk: leave out {', '.join(_OTHERS)}.", "losses"
         if self.classes_column is not None:
             if self.classes is not None:
                 yield "classes_column gives the classes of each row: leave out classes.", "classes"
@@ -193,7 +213,8 @@ class Columns:
         dict
             Names by meaning.
         """
-        names = ("task", "score", "label", *NUMBERS, "cluster", "within")
+        more = () if self.losses is None else _OF_LOSSES
+        names = ("task", "score", "label", *NUMBERS, "cluster", "within", *more)
         used = {name: getattr(self, name) for name in names}
         if self.classes_column is not None:
             used |= {"columns": self.pattern, "classes_column": self.classes_column}
@@ -223,7 +244,8 @@ class Columns:
         are_numbers = are_numbers or bool(given.intersection(NUMBERS))
         if not are_numbers:
             chosen |= self._resolve_scores(stored, classes)
-        for name in ("task", "cluster", "within", "columns", *(NUMBERS if are_numbers else ())):
+        more = NUMBERS if are_numbers else _OF_LOSSES if hold_losses(stored) else ()
+        for name in ("task", "cluster", "within", "columns", *more):
             chosen[name] = stored.get(name) if chosen[name] is None else chosen[name]
         kinds = ("task", "label", "cluster", "within")
         reserved = tuple(stored[name] for name in kinds if name in stored)

@@ -18,6 +18,7 @@ from metapac import data_checks
 from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
 from metapac._text import format_table, visible
 from metapac.artefact import encode_floats, replacing
+from metapac.columns import hold_losses
 from metapac.context import Context
 from metapac.errors import InvalidInput
 from metapac.evidence import draw_tasks
@@ -100,7 +101,8 @@ class Evaluation:
     tasks : ndarray, shape (tasks,)
         The tasks, in ascending order.
     examples, missed : ndarray of int, shape (tasks,)
-        Number of examples of each task, and of those whose set misses the true label.
+        Number of examples of each task, and of those whose set misses the true label; of a risk,
+        of those whose loss exceeds their random number, which are as many on average.
     errors : ndarray of float, shape (tasks,)
         ``missed`` divided by ``examples``.
     low, high : ndarray of float, shape (tasks,)
@@ -386,7 +388,8 @@ class Evaluation:
             lines += ["", self._class_table()]
         worst = [row for row in self.worst() if row["error"] > parts[row.get("class")].epsilon]
         if worst:
-            lines += ["", format_table([*map(_format_row, worst)], f"Worst {words.units}")]
+            rows = [_format_row(row, words) for row in worst]
+            lines += ["", format_table(rows, f"Worst {words.units}")]
         elif len(self.tasks):
             lines += ["", f"No {words.unit} was measured above its limit."]
         return "\n".join(lines)
@@ -424,9 +427,11 @@ class Evaluation:
         examples = words.count_examples(int(self.examples.sum()))
         left_out = f"; {words.count_units(self.left_out)} left out" if self.left_out else ""
         mean = format_share(float(np.mean(self.errors)))
+        limit = f"at most {percent(self.epsilon)}"
+        limit = f"{limit} missed" if words.rate == "miss rate" else f"a {words.rate} of {limit}"
         return [
-            f"{words.count_units(len(self.tasks))} ({examples}{left_out}): at most "
-            f"{percent(self.epsilon)} missed on {within} of {len(self.tasks)}, {mean} on average."
+            f"{words.count_units(len(self.tasks))} ({examples}{left_out}): {limit} on {within} of "
+            f"{len(self.tasks)}, {mean} on average."
         ]
 
     def _class_table(self) -> str:
@@ -438,20 +443,22 @@ class Evaluation:
         if not shown:
             return title
         return format_table(
-            [_format_row({"class": part.label} | part._asdict()) for part in shown], title
+            [_format_row({"class": part.label} | part._asdict(), self._words) for part in shown],
+            title,
         )
 
     def _repr_html_(self) -> str:
         return render_text(str(self))
 
 
-def _format_row(row: Mapping[str, Any]) -> dict[str, str]:
+def _format_row(row: Mapping[str, Any], words: Words) -> dict[str, str]:
     """Return the misses of a task or class for a table."""
     names = {name: str(row[name]) for name in ("task", "class") if name in row}
     sizes = {"set_size": "set size", "width": "width"}
+    titles = ("missed", "rate") if words.rate == "miss rate" else ("losses", words.rate)
     return names | {
-        "missed": f"{row['missed']:,} of {row['examples']:,}",
-        "rate": format_share(row["missed"] / row["examples"]),
+        titles[0]: f"{row['missed']:,} of {row['examples']:,}",
+        titles[1]: format_share(row["missed"] / row["examples"]),
         "95% interval": f"{format_share(row['low'])} to {format_share(row['high'])}",
         **{title: f"{row[name]:.2f}" for name, title in sizes.items() if name in row},
     }
@@ -484,6 +491,8 @@ def _complete(verdict: Any, promise: ThresholdSets) -> Verdict:
     """Return the verdict in the words of the promise; it says so if there is nothing to check."""
     about, words = promise.context_, Words.from_context(promise.context_)
     named: Verdict = verdict.named(unit=visible(about.unit), example=visible(about.example))
+    if hold_losses(promise.columns_):
+        named = replace(named, rate="risk")
     reasons = _find_reasons(promise, words)
     if named.by_class is None:
         return replace(named, trivial=reasons.get(None, ""))
@@ -506,6 +515,8 @@ def _find_reasons(promise: ThresholdSets, words: Words) -> dict[Any, str]:
         text = _ALL_KEPT if part.label is None else "it is always kept, so it is never missed."
         if promise._is_interval:
             text = "every interval is infinite, so no number is missed."
+        elif hold_losses(promise.columns_):
+            text = "no threshold is certified."
         demand = part.demand()
         if not demand.is_feasible():
             lack = Shortfall(demand)
@@ -737,7 +748,7 @@ def evaluate(
     skipped = data_checks.check_allowed(allow)
     chosen = as_whole_number("min_examples", min_examples, minimum=0)
     minimum = max(chosen, getattr(promise, "min_examples", 0))
-    data = as_data(scores, tasks, labels, classes, clusters, within).resolve(promise)
+    data = promise._resolve(as_data(scores, tasks, labels, classes, clusters, within))
     data.check_origin(promise.context_, model)
     data, drawn = _draw_from_units(promise, data)
     tally = _count_misses(promise, data, skipped)

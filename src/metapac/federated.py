@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from metapac import _common, artefact, inputs
 from metapac._common import Floats, PathLike, Progress, as_whole_number, listed, warn
 from metapac._text import name_score
-from metapac.columns import hold_numbers
+from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
@@ -24,6 +24,7 @@ from metapac.grouping import Data, DrawnRows, Scored, as_data
 from metapac.guarantee import Guarantee
 from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
+from metapac.risk import MetaRisk
 from metapac.verdict import probability_of_any
 from metapac.words import round_down
 
@@ -225,6 +226,8 @@ class Site:
         guarantee, effect = self.guarantee, "keeps every label"
         if hold_numbers(self.columns):
             effect = "has infinite intervals"
+        elif hold_losses(self.columns):
+            effect = "certifies no threshold"
         if self.classes is not None:
             guarantee = guarantee.for_class(self.classes[place], self.classes)
             effect = "always keeps this class"
@@ -323,6 +326,7 @@ def make_site(
         data = as_data(scores, None, labels, classes, None, within)
     else:
         data = replace(Scored.of_one_task(scores, labels, classes), within=within)
+    data = method._as_scores(data, name)
     if not isinstance(data, Scored):
         data = _as_site(data, guarantee)
         guarantee = match_classes(guarantee, data)
@@ -455,6 +459,8 @@ def check_agreement(named: list[_Named], allow: Iterable[str]) -> None:
         _require_same([(where, values[name]) for where, values in stated], partial(keyword, name))
     columns = [(where, site.columns or {}) for where, site in named]
     orders = [(where, names["classes"]) for where, names in columns if "classes" in names]
+    losses = [(where, names if hold_losses(names) else None) for where, names in columns]
+    _require_same(losses, lambda names: f"losses in {_common.brief(names)}")
     _require_same(orders, lambda names: f"scores of the classes {_common.brief(names)}")
     seeds = [(where, None if site.within is None else site.within.rng) for where, site in named]
     _require_same(seeds, lambda rng: "no units" if rng is None else f"units drawn with {rng=}")
@@ -597,8 +603,10 @@ def combine_sites(
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
     guarantee = ordered[0].guarantee
     try:
-        return MetaPS.from_evidence(
-            guarantee, join_sites(ordered), on_infeasible=on_infeasible, context=about, allow=allow
+        evidence = join_sites(ordered)
+        kind = MetaRisk if hold_losses(evidence.columns) else MetaPS
+        return kind.from_evidence(
+            guarantee, evidence, on_infeasible=on_infeasible, context=about, allow=allow
         )
     except InfeasibleGuarantee as error:
         raise InfeasibleGuarantee(
@@ -681,6 +689,8 @@ def describe_liars(predictor: MetaPS) -> str:
     if predictor._is_interval:
         widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
         narrow = "empty every interval" if "lower" in (predictor.columns_ or {}) else narrow
+    if hold_losses(predictor.columns_):
+        widen, narrow = "leave no threshold certified", "put the threshold at its highest"
     return f"Of {sites} sites, {ones} can {widen}; {to_empty} can {narrow}."
 
 

@@ -193,11 +193,13 @@ def hash_row(rng: int, place: int, task: str, unit: str) -> str:
     return hashlib.md5(text.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
 
 
-def name_units(within: Any) -> Array:
-    """Return the unit of each row as text, as tables name it."""
-    values = inputs.as_column("within", within)
+def name_units(within: Any, name: str = "within") -> Array:
+    """Return the unit, or key, of each row as text, as tables name it."""
+    values = inputs.as_column(name, within)
+    if values.dtype.kind in "iuU":
+        return values.astype(str)
     values = values if values.dtype.kind == "f" else inputs.as_task_ids(values)
-    return np.array([str(as_cluster(value, "within")) for value in values.tolist()], dtype=object)
+    return np.array([str(as_cluster(value, name)) for value in values.tolist()], dtype=object)
 
 
 @runtime_checkable
@@ -287,6 +289,11 @@ class Scored(Data):
         counts. Needed if the promise was calibrated with units.
     known : sequence, optional
         Classes that were calibrated, in their order, if ``scores`` are those of true labels.
+    keys : array_like, shape (n,), optional
+        For `MetaRisk`, where ``scores`` are losses: name of each example, distinct within its task;
+        by default its place within the task.
+    thresholds : array_like, shape (thresholds,), optional
+        For `MetaRisk`: thresholds of the losses, ascending; by default those of the calibration.
 
     Examples
     --------
@@ -303,6 +310,8 @@ class Scored(Data):
     columns: dict[str, Any] | None = field(default=None, repr=False)  # of predicted numbers
     within: ArrayLike | Iterable[object] | None = None
     known: Sequence[Any] | None = field(default=None, repr=False)  # the classes calibrated
+    keys: ArrayLike | Iterable[object] | None = None
+    thresholds: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tasks", inputs.keep_tasks(self.tasks))

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from metapac._common import as_probability, as_whole_number, check_bool, listed
-from metapac.columns import hold_numbers
+from metapac.columns import hold_losses, hold_numbers
 from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_plain_label
 from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
@@ -26,6 +26,9 @@ Thresholds = float | Mapping[Any, float] | None
 
 def _describe_misses(g: Guarantee, threshold: Thresholds, columns: Mapping[str, Any]) -> str:
     """Return what the sets, or intervals, miss and how often."""
+    if hold_losses(columns):
+        at = "" if threshold is None else f" at the threshold {threshold!r}"
+        return f"the expected loss{at} is at most {percent(g.miss_rate)}"
     if g.per_class:
         return _describe_class_misses(g.epsilon, threshold)
     what, truth = _describe_sets(threshold), "label"
@@ -34,6 +37,11 @@ def _describe_misses(g: Guarantee, threshold: Thresholds, columns: Mapping[str, 
         if isinstance(threshold, float) and threshold > -math.inf:
             what += f" {_describe_ends(threshold, columns)}"
     return f"{what} miss the true {truth} at most {percent(g.miss_rate)} of the time"
+
+
+def averages_classes(g: Guarantee, columns: Mapping[str, Any]) -> bool:
+    """Return whether misses are averaged over the classes of a task, and so depend on their mix."""
+    return not (g.per_class or hold_numbers(columns) or hold_losses(columns))
 
 
 def _describe_ends(threshold: float, columns: Mapping[str, Any]) -> str:
@@ -365,12 +373,13 @@ class Guarantee:
                 f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
                 "and gives no confidence for this one; it holds"
             )
-        is_average = not (self.per_class or hold_numbers(columns))  # over a task's classes
+        fixed, mix = "the score function", BALANCED * averages_classes(self, columns)
+        if hold_losses(columns):
+            fixed = "the scores, the losses, their thresholds, the seed"
         return (
             f"{start} provided that calibration {units} and new {units} are {alike}, "
-            f"{SAMPLED}{BALANCED * is_average}, that no calibration {unit} was seen in training, "
-            f"and that the score function and the number of {units} were fixed before looking at "
-            "results."
+            f"{SAMPLED}{mix}, that no calibration {unit} was seen in training, "
+            f"and that {fixed} and the number of {units} were fixed before looking at results."
         )
 
 

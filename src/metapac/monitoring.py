@@ -18,6 +18,7 @@ from metapac import artefact
 from metapac._common import PathLike, as_probability, as_whole_number, check_bool, listed
 from metapac._text import format_table, visible
 from metapac.betting import HORIZON, RUN_LENGTH, Added, Power, Step, Watch, exceeds, reaches
+from metapac.columns import hold_losses
 from metapac.context import Context
 from metapac.data_checks import Finding, judge_task_names, report
 from metapac.errors import BadArtefact, InvalidInput, keyword
@@ -69,6 +70,8 @@ class Terms:
         Number of monitors that were begun for this predictor before, in the same process.
     spent : float
         Sum of their false-alarm probabilities.
+    rate : str
+        What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
     """
 
     promise: artefact.Name
@@ -85,6 +88,7 @@ class Terms:
     run_length: artefact.Count = RUN_LENGTH
     restarts: artefact.Count = 0
     spent: float = 0.0
+    rate: artefact.Name = "miss rate"
 
     @classmethod
     def from_promise(
@@ -127,6 +131,7 @@ class Terms:
             false_alarm=as_probability("false_alarm", false_alarm),
             **{name: getattr(promise.context_, name) for name in ("unit", "example")},
             run_length=as_whole_number("run_length", run_length),
+            rate="risk" if hold_losses(promise.columns_) else "miss rate",
         )
 
     @property
@@ -138,7 +143,8 @@ class Terms:
     @property
     def words(self) -> Words:
         """What a task and an example are called."""
-        return Words.from_context(Context(unit=self.unit, example=self.example))
+        words = Words.from_context(Context(unit=self.unit, example=self.example))
+        return words._replace(rate=self.rate)
 
     @property
     def any_false_alarm(self) -> float:
@@ -160,7 +166,8 @@ class Terms:
         """
         classes = None if self.classes is None else as_json_labels(self.classes)
         epsilon = artefact.encode_parameters({"epsilon": self.epsilon})
-        return asdict(self) | epsilon | {"classes": classes}
+        body = asdict(self) | epsilon | {"classes": classes}
+        return {k: v for k, v in body.items() if (k, v) != ("rate", "miss rate")}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Terms:
@@ -230,7 +237,10 @@ class Counted(TypedDict):
 # The terms in a state file have the types of the class, except for what JSON writes differently.
 _AS_JSON = {"epsilon": Any, "classes": list[Any] | None, "again": NotRequired[bool | None]}
 _AS_JSON |= {"run_length": NotRequired[artefact.Count], "restarts": NotRequired[artefact.Count]}
-_AS_JSON |= {"spent": NotRequired[float]}  # files of 0.2.0 have none of these
+_AS_JSON |= {
+    "spent": NotRequired[float],
+    "rate": NotRequired[artefact.Name],
+}  # files of 0.2.0 have none of these
 _make_shape: Any = TypedDict  # whose keys need not be literals
 _Terms = _make_shape("_Terms", get_type_hints(Terms, include_extras=True) | _AS_JSON)
 
@@ -906,7 +916,7 @@ def _summarise(monitor: Monitor, drift: Drift | None = None) -> list[str]:
         status, meaning = "Amber", _explain_amber(monitor, words)
     elif monitor.status == HOLDS:
         rate = "its limit, for each class" if terms.classes else _limit(monitor)
-        claim = f"Less than {percent(terms.alpha)} of new {words.units} have a miss rate above"
+        claim = f"Less than {percent(terms.alpha)} of new {words.units} have a {words.rate} above"
         meaning = f"{claim} {rate}; if not, this is ever said with probability at most {chance}."
         status = "Holds"
     elif power is not None:
@@ -1021,10 +1031,10 @@ def _explain_alarm(monitor: Monitor, words: Words) -> str:
         wealths = {label: s[-1].wealth for label, s in monitor.by_class.items() if s}
         worst += f", most likely class {visible(str(max(wealths, key=wealths.__getitem__)))}"
     return (
-        f"More than {percent(terms.alpha)} of new {words.units} have a miss rate above {worst}. "
-        f"Stop relying on these sets, look at the {words.units} above {limit}, and recalibrate on "
-        f"new {words.units}; then start a new state file. "
-        f"{describe_causes(terms.alpha, terms.delta, lower, words)}"
+        f"More than {percent(terms.alpha)} of new {words.units} have a {words.rate} above {worst}. "
+        f"Stop relying on {'it' if words.rate == 'risk' else 'these sets'}, look at the "
+        f"{words.units} above {limit}, and recalibrate on new {words.units}; then start a new "
+        f"state file. {describe_causes(terms.alpha, terms.delta, lower, words)}"
     )
 
 
@@ -1039,17 +1049,18 @@ def _explain_amber(monitor: Monitor, words: Words) -> str:
 
 def _explain_silence(power: Power, words: Words, of_class: str) -> str:
     """Return what no alarm says, given how large the tasks are."""
+    missed = words.missed(percent(power.miss_rate))
     if power.can_tell and power.reach is not None:
         return (
-            f"No alarm does not show that the guarantee holds: even if every {words.unit} missed "
-            f"nearly {percent(power.reach)}{of_class}, an alarm within {HORIZON:,} {words.units} "
-            f"would be unlikely. If every one missed {percent(power.miss_rate)} from now on, the "
+            f"No alarm does not show that the guarantee holds: even if every {words.unit} "
+            f"{words.missed(f'nearly {percent(power.reach)}')}{of_class}, an alarm within "
+            f"{HORIZON:,} {words.units} would be unlikely. If every one {missed} from now on, the "
             f"amber light would come on after {_about(power.amber_tasks)} more, and the alarm "
             f"after {_about(power.tasks)}."
         )
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
     return (
-        f"No alarm says little: even if every one missed {percent(power.miss_rate)}{of_class}, "
+        f"No alarm says little: even if every one {missed}{of_class}, "
         f"there would be no alarm within {HORIZON:,}. That takes {least} {words.examples}"
         f"{of_class} in each."
     )

@@ -126,7 +126,7 @@ def _draw_task_errors(axes: Axes, evaluation: Evaluation) -> None:
         draw_intervals(axes, np.arange(len(order)), *ends, label=name, linewidth=width, **look)
         axes.axhline(part.epsilon, **LIMIT_LINE | {"color": limit})
     axes.plot([], [], "--", color=LIMIT if evaluation.by_class is None else INK, label="epsilon")
-    axes.set(ylabel="miss rate", xlabel="tasks, in ascending order", ylim=(0, None))
+    axes.set(ylabel=evaluation._words.rate, xlabel="tasks, in ascending order", ylim=(0, None))
     axes.yaxis.set_major_formatter(format_percent)
     if len(parts) <= len(COLOURS):
         axes.legend(loc="upper left", fontsize=8)

@@ -29,7 +29,7 @@ from metapac._common import (
 )
 from metapac._text import inflect
 from metapac.binomial import allowed_errors, threshold
-from metapac.columns import hold_numbers
+from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context, as_context
 from metapac.data_checks import SetCounts
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
@@ -183,8 +183,12 @@ class Calibrated(ABC):
 
     @classmethod
     @functools.cache
+    def _parameters(cls) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(cls).parameters
+
+    @classmethod
     def _parameter_names(cls) -> tuple[str, ...]:
-        return tuple(inspect.signature(cls).parameters)
+        return tuple(cls._parameters())
 
     def _mark_calibrated(self, precision: np.dtype[Any]) -> Self:
         self.precision_ = precision
@@ -207,7 +211,7 @@ class Calibrated(ABC):
     def __repr__(self) -> str:
         params, state = self.get_params(), ""
         if self._calibrated_with == self._guarantee_params():
-            defaults = inspect.signature(type(self)).parameters
+            defaults = self._parameters()
             params = {k: v for k, v in params.items() if v != defaults[k].default}
             state = f" {self._state()}"
         listed = ", ".join(f"{name}={value!r}" for name, value in params.items())
@@ -407,6 +411,10 @@ class ThresholdSets(Calibrated):
     def _known_classes(self) -> Sequence[Any] | None:
         """Names of the columns of a matrix of scores; None if they are not known."""
         return self.classes_ or (self.columns_ or {}).get("classes")
+
+    def _resolve(self, data: Data) -> Data:
+        """Return labelled examples, with what the user left out as in calibration."""
+        return data.resolve(self)
 
     def _check_order(self, scores: ArrayLike, classes: Sequence[Any] | None) -> None:
         """Raise unless the last axis of ``scores`` holds the calibrated classes, in their order."""
@@ -846,7 +854,7 @@ class MetaPS(ThresholdSets):
             The object itself, calibrated on all tasks.
         """
         self.check_calibrated()
-        data = as_data(scores, tasks, labels, classes, clusters, within)
+        data = self._as_scores(as_data(scores, tasks, labels, classes, clusters, within))
         if not isinstance(data, Scored):
             data = data.resolve(self)
             data.check_origin(self.context_, None)
@@ -966,8 +974,11 @@ class MetaPS(ThresholdSets):
     def remarks_(self) -> list[str]:
         """What makes the guarantee uninformative: too few data, or ties at the lowest score."""
         self.check_calibrated()
-        remarks = (outcome.remark(is_interval=self._is_interval) for outcome in self._outcomes)
-        return [remark for remark in remarks if remark]
+        return [remark for outcome in self._outcomes if (remark := self._remark(outcome))]
+
+    def _remark(self, outcome: Outcome) -> str:
+        """Return what makes the guarantee uninformative."""
+        return outcome.remark(is_interval=self._is_interval)
 
     def explain(self) -> str:
         """Return the guarantee in plain words, for people who are not statisticians.
@@ -1008,6 +1019,10 @@ class MetaPS(ThresholdSets):
         parts = zip(self._evidence.parts(self.guarantee_), self._outcomes, strict=True)
         return [Rule.from_outcome(*part, is_interval=self._is_interval) for part in parts]
 
+    def _as_scores(self, data: Any, name: str | None = None) -> Any:
+        """Return labelled examples to calibrate on; those of a site with its name."""
+        return data
+
     def _basis(self) -> str:
         return Words.from_context(self._about()).count_units(len(self.tasks_))
 
@@ -1035,7 +1050,7 @@ class MetaPS(ThresholdSets):
         self._set_results(guarantee, evidence, outcomes)
         self.context_ = about
         for outcome, is_feasible in zip(outcomes, feasible, strict=True):
-            if is_feasible and (remark := outcome.remark(is_interval=self._is_interval)):
+            if is_feasible and (remark := self._remark(outcome)):
                 warn(remark)
         return self
 
@@ -1070,9 +1085,9 @@ class MetaPS(ThresholdSets):
         if guarantee.epsilon != self.epsilon:  # its classes were passed as text
             self.epsilon = guarantee.epsilon
         self.classes_, self.columns_ = evidence.classes, evidence.columns
-        # Scores of quantiles are in units of y: they look like no fractions or percentages.
-        are_quantiles = "lower" in (self.columns_ or {})
-        self._score_range = None if are_quantiles else evidence.score_range
+        # Scores of quantiles and losses are in other units: they look like no percentages.
+        has_units = "lower" in (self.columns_ or {}) or hold_losses(self.columns_)
+        self._score_range = None if has_units else evidence.score_range
         levels, left_out = tuple(guarantee.levels[i] for i in best), (~used).sum(axis=0)
         rows: Any = slice(None)
         if evidence.classes is not None:
@@ -1281,7 +1296,8 @@ def check_predictor(promise: Any) -> None:
 
 
 # The module of each kind; that of the few-shot wing by name, as the core never imports it.
-_KINDS = {"MetaPS": __name__, "PS": __name__, "MetaCP": "metapac.fewshot.meta_cp"}
+_KINDS = {"MetaPS": __name__, "PS": __name__, "MetaRisk": "metapac.risk"}
+_KINDS |= {"MetaCP": "metapac.fewshot.meta_cp"}
 
 
 def load(path: PathLike) -> Any:
@@ -1297,7 +1313,7 @@ def load(path: PathLike) -> Any:
 
     Returns
     -------
-    MetaPS, PS or MetaCP
+    MetaPS, PS, MetaRisk or MetaCP
         The calibrated predictor.
 
     Raises

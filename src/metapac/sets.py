@@ -307,7 +307,8 @@ def name_numbers(**numbers: Any) -> dict[str, Any]:
     if not given:
         text = "pass the predicted numbers: prediction, or the quantiles lower and upper."
         raise InvalidInput(text, parameter=("prediction", "lower", "upper"))
-    Columns(**{name: name for name in given})
+    names: dict[str, Any] = {name: name for name in given}
+    Columns(**names)
     return given
 
 

@@ -157,7 +157,7 @@ def _describe(verdict: Verdict, words: Words, of_class: str = "") -> str:
         most, least = percent(verdict.alpha), percent(verdict.alpha, complement=True)
         share = f"{f'more than {most}' if is_breach else f'at least {least}'} of new {words.units}"
     limit = f"{'above' if is_breach else 'of at most'} {rate}"
-    claim = f"{share} have a miss rate {limit}{of_class}"
+    claim = f"{share} have a {words.rate} {limit}{of_class}"
     describe_claim = _describe_open if verdict.status == UNDECIDED else _describe_settled
     return describe_claim(verdict, words, claim)
 
@@ -202,7 +202,7 @@ def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
     """Return what is not settled, and which data would settle it."""
     low, high = verdict.interval or (0.0, 1.0)
     rate = percent(_rate(verdict))
-    what, ends = "the miss rate", f"{low:.2%} to {high:.2%}"
+    what, ends = f"the {words.rate}", f"{low:.2%} to {high:.2%}"
     if verdict.alpha is not None:
         what, ends = f"the share of new {words.units} above {rate}", f"{low:.0%} to {high:.0%}"
     confidence = percent(round_up(verdict.false_alarm), complement=True)
@@ -216,7 +216,7 @@ def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
         least = math.ceil(math.log(0.5) / math.log1p(-_rate(verdict)))
         outlook = (
             f"No feasible number of {words.units} like these would: too many have too few labelled "
-            f"{words.examples} to tell (it takes at least {least}), or a miss rate close to "
+            f"{words.examples} to tell (it takes at least {least}), or a {words.rate} close to "
             f"{rate}. Label more {words.examples}."
         )
     return (
@@ -290,6 +290,8 @@ class Verdict:
         What a task and an example are called in ``sentence``.
     trivial : str
         Why there is nothing to check, if the guarantee holds trivially; otherwise empty.
+    rate : str
+        What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
 
     Examples
     --------
@@ -312,6 +314,7 @@ class Verdict:
     unit: str = "task"
     example: str = "example"
     trivial: str = ""
+    rate: str = "miss rate"
 
     @cached_property
     def together(self) -> Mapping[Any, Verdict]:
@@ -335,7 +338,7 @@ class Verdict:
     @property
     def words(self) -> Words:
         """What a task and an example are called."""
-        return Words(*inflect(self.unit), *inflect(self.example), "the model")
+        return Words(*inflect(self.unit), *inflect(self.example), "the model", self.rate)
 
     @property
     def _holds_at(self) -> float:

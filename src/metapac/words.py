@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from metapac._text import inflect, visible
-from metapac.columns import hold_numbers
+from metapac.columns import hold_losses, hold_numbers
 from metapac.evidence import UNKNOWN, Outcome, Part
-from metapac.guarantee import BALANCED, percent
+from metapac.guarantee import BALANCED, averages_classes, percent
 
 if TYPE_CHECKING:
     from metapac import context
@@ -40,6 +40,9 @@ _EMPTY_INTERVAL = (
 )
 
 
+_USE_LOSS = "The guarantee is for this threshold and lower ones, at which no more is lost."
+
+
 class Words(NamedTuple):
     """What tasks and examples are called, in singular and plural."""
 
@@ -48,12 +51,17 @@ class Words(NamedTuple):
     example: str
     examples: str
     model: str
+    rate: str = "miss rate"
 
     @classmethod
     def from_context(cls, about: context.Context) -> Words:
         """Return the words of a context."""
         model = "the model" if about.model is None else f"the model {visible(about.model)}"
         return cls(*inflect(visible(about.unit)), *inflect(visible(about.example)), model)
+
+    def missed(self, share: str) -> str:
+        """Return that a task has a miss rate, or a risk."""
+        return f"missed {share}" if self.rate == "miss rate" else f"had a {self.rate} of {share}"
 
     def count_units(self, number: int) -> str:
         """Return a number of tasks, such as "1 hospital" or "60 hospitals"."""
@@ -109,9 +117,11 @@ def explain_guarantee(
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
     is_interval = hold_numbers(columns)
-    is_average = not (g.per_class or is_interval)  # over the classes of a task
+    is_average = averages_classes(g, columns)
     miss, use = "a list without the right label", USE
-    if is_interval:
+    if hold_losses(columns):
+        miss, use = "", _USE_LOSS
+    elif is_interval:
         miss, use = "an interval without the true number", _USE_INTERVAL
         use += _EMPTY_INTERVAL * ("lower" in columns)
     drawn, new, pool = words, words.units, describe_pool(about, tasks)
@@ -127,7 +137,7 @@ def explain_guarantee(
         basis += f" They are one {words.unit} from each of {drawn.count_units(tasks)}."
         limits.append(f"for more {words.units} of these {several}: it is for new {several}")
     basis += f" {drawn_rows}" if drawn_rows else ""
-    single, share = _describe_rates(words, g)
+    single, share = _describe_rates(words, g, is_risk=hold_losses(columns))
     return join_paragraphs(
         f"{basis} {describe_sets(words, rules[0], columns)}",
         _describe_claim(words, g, rules, new, miss),
@@ -138,14 +148,15 @@ def explain_guarantee(
     )
 
 
-def _describe_rates(words: Words, g: Guarantee) -> tuple[str, str]:
+def _describe_rates(words: Words, g: Guarantee, *, is_risk: bool) -> tuple[str, str]:
     """Return what holds for no single task, and what the miss rate is a share of."""
     single = f"for each single {words.unit}:"
     worse = f"up to {percent(g.alpha)} of them may be worse"
     if g.per_class:
         share = f"the shares are those of all {words.examples} of one class and {words.unit}"
         return f"{single} for each class {worse}, not necessarily the same ones", share
-    share = f"{percent(g.miss_rate)} is a share of all {words.examples} of one {words.unit}"
+    share = f"{percent(g.miss_rate)} is {'the mean over' if is_risk else 'a share of'} all "
+    share += f"{words.examples} of one {words.unit}"
     return f"{single} {worse}, and nobody knows which", share
 
 
@@ -194,6 +205,9 @@ def describe_draw(words: Words, drawn: DrawnRows, unit: str, units: str) -> str:
 
 def describe_sets(words: Words, rule: Rule, columns: Mapping[str, Any], kept: str = "") -> str:
     """Return which labels the lists hold, or how wide the intervals are."""
+    if hold_losses(columns):
+        shown = f"{round_down(rule.threshold)} (rounded down)"
+        return f"For each new {words.example} it keeps what scores at least {shown}."
     kind, little = "a list of labels", ""
     if hold_numbers(columns):
         kind, kept = "an interval", describe_interval(rule.threshold, columns)
@@ -231,6 +245,8 @@ def _describe_claim(words: Words, g: Guarantee, rules: Sequence[Rule], new: str,
     if g.min_examples:
         of_class = " of that class" if g.per_class else ""
         share += f" with at least {words.count_examples(g.min_examples)}{of_class}"
+    if not miss:
+        return f"For {share}, the mean loss is at most {percent(g.miss_rate)}."
     if not g.per_class:
         return f"For {share}, at most {percent(g.miss_rate)} of the {words.examples} get {miss}."
     lines = [
@@ -340,6 +356,8 @@ def summarise_guarantee(
     sure = "on average over calibrations"
     if g.delta is not None:
         sure = f"confidence {percent(g.delta, complement=True)}"
+    if hold_losses(columns):
+        return f"{share}, the mean loss is at most {percent(g.miss_rate)} ({sure})."
     return f"{share}, at most {', '.join(claims)} get {missed} ({sure})."
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metapac import artefact, predictors
-from metapac._common import check_one_of
+from metapac._common import check_one_of, listed
 from metapac._text import format_table, visible
 from metapac.cli import console
 from metapac.cli.options import ContextOptions, GuaranteeOptions, ReadingOptions
@@ -25,6 +25,7 @@ from metapac.errors import InvalidInput
 from metapac.inputs import match_names
 from metapac.planning import count_tasks
 from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
+from metapac.risk import MetaRisk
 from metapac.words import Words, describe_interval, round_down, summarise_guarantee
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def calibrate(
         Promise file to write.
     cluster_rng : SEED
         Seed of the draw of one task from each cluster, and of one row of each unit with --within;
-        fixed before looking at results.
+        with --losses, of the random numbers that they are compared with. Fixed before looking at
+        results.
     """
     check_one_of("on_infeasible", on_infeasible, ON_INFEASIBLE)  # before the engine starts
     artefact.check_replaceable(output, predictors.FORMAT)
@@ -74,9 +76,12 @@ def calibrate(
     with open_table(scores, reading, output) as (table, progress), defer_remarks():
         table = name_calibration(table, columns, per_class=guarantee.per_class)
         table, left_out = _leave_out(table, about)
-        method = MetaPS(**asdict(guarantee), on_infeasible=on_infeasible)
-        predictor = method.calibrate(
-            table, rng=cluster_rng, context=about, allow=allow, progress=progress
+        stated: Any = {**asdict(guarantee), "on_infeasible": on_infeasible}
+        given: Any = {"context": about, "allow": allow}
+        predictor = (
+            MetaPS(**stated).calibrate(table, rng=cluster_rng, progress=progress, **given)
+            if columns.losses is None
+            else MetaRisk(**stated, rng=cluster_rng).calibrate(table, **given)
         )
         if not guarantee.per_class:
             classes = (predictor.columns_ or {}).get("classes")
@@ -245,7 +250,7 @@ def _describe_origin(facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name.replace("_", " "), shown
     titles = {"classes": "classes", "columns": "columns of the classes"}
     for name, value in (facts["columns"] or {}).items():
-        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        shown = listed([*map(str, value)], shown=20) if isinstance(value, list) else value
         yield titles.get(name, f"column {name}"), shown
     yield "scores", facts["precision"]
 

@@ -260,7 +260,8 @@ def _shared_options() -> None:
         intervals for numbers).
     task, score, label, classes_column, cluster, within, id : COLUMN
     prediction, y, scale, lower, upper : COLUMN
-    columns : PATTERN|NAMES
+    columns, losses : PATTERN|NAMES
+    thresholds : NUMBERS
     classes : NAMES
     model : NAME
         Name of the model that gave these scores; it must be the calibrated one.
@@ -301,6 +302,8 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "delta": parse_delta,
     "split": parse_split,
     "columns": parse_columns,
+    "losses": parse_columns,
+    "thresholds": lambda text: [parse_number("thresholds", word) for word in parse_names(text)],
     "classes": parse_names,
     "separator": lambda text: "\t" if text == r"\t" else text,
     "allow": parse_allowed,

@@ -18,6 +18,7 @@ from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.federated import combine_sites, describe_liars, make_site, summarise_liars
 from metapac.predictors import MetaPS
+from metapac.risk import MetaRisk
 
 
 def site(
@@ -28,7 +29,8 @@ def site(
     guarantee: GuaranteeOptions,
     columns: Annotated[
         Columns,
-        "score label columns classes classes_column prediction y scale lower upper within id",
+        "score label columns classes classes_column prediction y scale lower upper losses "
+        "thresholds within id",
     ],
     within_rng: int = 0,
     allow: Sequence[str] = (),
@@ -54,12 +56,14 @@ def site(
     output
         Site file to write.
     within_rng : SEED
-        Seed of the draw of one row of each unit with --within; the same at every site.
+        Seed of the draw of one row of each unit with --within, and with --losses of the random
+        numbers that they are compared with; the same at every site.
     """
     check_replaceable(output, federated.FORMAT)
+    stated = asdict(guarantee)
     with open_table(scores, reading, output) as (table, progress):
         result = make_site(
-            MetaPS(**asdict(guarantee)),
+            MetaRisk(**stated, rng=within_rng) if columns.losses else MetaPS(**stated),
             table.with_columns(**vars(columns)),
             name=name.strip(),
             rng=within_rng,

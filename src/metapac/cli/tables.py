@@ -130,7 +130,7 @@ def _query_progress(connection: Any) -> Iterator[Progress]:
             poller.join()
 
 
-_SCORES = ("score", "label", "columns", "classes", "classes_column", *NUMBERS)
+_SCORES = ("score", "label", "columns", "classes", "classes_column", "losses", *NUMBERS)
 
 
 def name_calibration(table: Table, given: Columns, *, per_class: bool) -> Table:

@@ -277,7 +277,7 @@ def _evaluate(
     if not number:
         return evaluation, []
     tasks = facts.choose_tasks(evaluation)
-    rows = data.resolve(predictor).rows(predictor, tasks)
+    rows = predictor._resolve(data).rows(predictor, tasks)
     return evaluation, facts.pick_examples(rows, tasks, number)
 
 

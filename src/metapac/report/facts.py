@@ -20,7 +20,7 @@ from metapac._common import PathLike
 from metapac._text import name_score
 from metapac._version import __version__
 from metapac.betting import Step
-from metapac.columns import hold_numbers
+from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context
 from metapac.evaluation import Evaluation
 from metapac.evidence import UNKNOWN, Outcome, Part
@@ -65,6 +65,7 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "min_examples": getattr(predictor, "min_examples", 0),
         "is_per_class": getattr(predictor, "per_class", False),
         "is_interval": hold_numbers(columns),
+        "is_risk": hold_losses(columns),
         "is_scaled": "scale" in columns,
         "is_quantile": "lower" in columns,
         "tasks": len(tasks),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -22,7 +22,7 @@ from metapac._common import (
     as_whole_number,
     ignore_progress,
 )
-from metapac.columns import Columns, Reading
+from metapac.columns import Columns, Reading, hold_losses
 from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges, judge_rare_classes, report
 from metapac.drift import Drift, Pool, compare_pools
@@ -32,6 +32,7 @@ from metapac.grouping import (
     DrawnRows,
     RankRule,
     Row,
+    Scored,
     SetCounts,
     Statistics,
     Tally,
@@ -43,6 +44,7 @@ from metapac.inputs import as_task_names
 from metapac.planning import supports_classes
 from metapac.predictors import ThresholdSets, check_predictor
 from metapac.provenance import Provenance
+from metapac.risk import check_order
 from metapac.sets import SetSummary
 from metapac.tables import data_checks, scores, search, sets, sources
 from metapac.tables.engines import exact
@@ -278,6 +280,31 @@ class Table(Data):
             check_one_cluster(name, found.setdefault(name, as_cluster(value)), as_cluster(value))
         return [found[name] for name in names]
 
+    def read_losses(self, known: Mapping[str, Any] | None) -> Scored:
+        """Return the losses of all rows, in arrays; columns that are not named are as known."""
+        used, source = self.columns.resolve(known or {}, None), self.source
+        if used.losses is None or used.id is None:
+            text = "losses needs id, the column with the key of each row: tables have no order."
+            raise InvalidInput(text, parameter=("losses", "id"))
+        names = used.losses
+        if isinstance(names, str):
+            names = [*scores.match_columns(source, names).values()] or [names]
+        floats = {f"_{i}": value for i, value in enumerate(scores.as_floats(source, names)[0])}
+        named = {"tasks": used.task, "keys": used.id}
+        named |= {"clusters": used.cluster, "within": used.within}
+        ids = {kind: name for kind, name in named.items() if name is not None}
+        columns = {kind: scores.get_id_column(source, name, kind) for kind, name in ids.items()}
+        with source.reading(names, used.task):
+            found = source.run(source.table.select(**columns, **floats)).sort_by(next(iter(ids)))
+        source.check_not_empty(len(found))
+        lost = np.stack([found[name].to_numpy() for name in floats], axis=1)
+        if np.isnan(lost).any():
+            source.check_text(names, used.task)
+        values = {kind: found[kind].to_pylist() for kind in ids}
+        check_order(names)
+        task, more = values.pop("tasks", None), {"columns": used.to_json(None), **values}
+        return Scored(lost, task, thresholds=used.thresholds, **more)
+
     def draw_rows(self, rng: int, task: str | None = None) -> tuple[Self, DrawnRows | None]:
         used, source, seed = self.columns, self.source, as_whole_number("rng", rng, minimum=0)
         if used.within is None:
@@ -337,6 +364,9 @@ class Table(Data):
         progress: Progress | None = None,
     ) -> sets.Sets:
         """Return the rows with their sets, and write them to ``output``; see `MetaPS.predict`."""
+        if hold_losses(predictor.columns_):
+            text = f"a risk has no sets: keep what scores at least {predictor.threshold_!r}."
+            raise InvalidInput(text, parameter="promise")
         new, tell, as_text = self._resolve(predictor), progress or ignore_progress, True
         new.check_origin(predictor.context_, model)
         if isinstance(output, str | os.PathLike):
