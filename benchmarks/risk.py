@@ -51,13 +51,13 @@ def hoeffding_bentkus(means: Floats, n: int, epsilon: float) -> Floats:
     low = np.minimum(means, epsilon)
     entropy = special.rel_entr(low, epsilon) + special.rel_entr(1 - low, 1 - epsilon)
     bentkus = np.e * stats.binom.cdf(np.ceil(n * means - 1e-9), n, epsilon)
-    return np.minimum(np.exp(-n * entropy), bentkus)
+    return np.asarray(np.minimum(np.exp(-n * entropy), bentkus))
 
 
 def largest(is_safe: Array) -> Array:
     """Return the largest grid point up to which each row is safe."""
     count = np.cumprod(is_safe, axis=-1).sum(axis=-1)
-    return np.concatenate([[0.0], GRID])[count]
+    return np.asarray(np.concatenate([[0.0], GRID])[count])
 
 
 def compare_bounds(tasks: int = 400) -> int:
@@ -134,7 +134,7 @@ def compare_rivals() -> None:
         chosen |= {name: choose(losses) for name, choose in METHODS.items()}
         for name, cut in chosen.items():
             risks, kept = cut**new, 1 - cut ** (1 / 4)  # of pixels without the organ
-            over = np.mean(risks > EPSILON)
+            over = float(np.mean(risks > EPSILON))
             found.setdefault(name, []).append((cut, risks.mean(), over, over > ALPHA, kept))
     print(
         "| method | threshold | mean risk | hospitals over | runs over alpha | other pixels kept |"

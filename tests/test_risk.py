@@ -57,7 +57,7 @@ def make(tasks: int = 40, size: int = 25, seed: int = 0, word: str = "site") -> 
 
 
 def losses_of(frame: pd.DataFrame) -> NDArray[np.float64]:
-    return frame.filter(like="loss_").to_numpy()
+    return np.asarray(frame.filter(like="loss_"))
 
 
 FRAME, NEW = make(), make(seed=1, word="new")

@@ -109,7 +109,7 @@ class Columns:
     lower: str | None = None
     upper: str | None = None
     losses: str | Sequence[str] | None = None
-    thresholds: Sequence[float] | None = None
+    thresholds: Sequence[Any] | None = None
     cluster: str | None = None
     within: str | None = None
     id: str | None = None

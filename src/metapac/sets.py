@@ -307,8 +307,7 @@ def name_numbers(**numbers: Any) -> dict[str, Any]:
     if not given:
         text = "pass the predicted numbers: prediction, or the quantiles lower and upper."
         raise InvalidInput(text, parameter=("prediction", "lower", "upper"))
-    names: dict[str, Any] = {name: name for name in given}
-    Columns(**names)
+    Columns(**{name: name for name in given})
     return given
 
 
