@@ -92,6 +92,12 @@ def as_quantiles(table: pd.DataFrame, low: str = "q05", high: str = "q95") -> pd
     return table.assign(**{low: centre - half, high: centre + half})
 
 
+def as_losses(table: pd.DataFrame, prefix: str = "loss") -> pd.DataFrame:
+    """Return losses at thresholds of 0.1 to 0.5, which grow with them."""
+    steps = {i: 0.75 * (table.true < i / 10) + 0.25 * (table.true < i / 5) for i in range(1, 6)}
+    return table[["site", "patient"]].assign(**{f"{prefix}_{i}": x for i, x in steps.items()})
+
+
 def csv(name: str, table: Callable[[], pd.DataFrame], **options: Any) -> None:
     """Register a CSV file."""
     FILES[name] = lambda path: table().to_csv(path, index=False, **options)
@@ -136,6 +142,8 @@ csv(
     "swapped.csv",
     lambda: draw("new", 20, seed=13).rename(columns={"p_cat": "p_owl", "p_owl": "p_cat"}),
 )
+csv("losses.csv", lambda: as_losses(old()))
+csv("losses-new.csv", lambda: as_losses(new(), "lost"))
 csv("numbers.csv", lambda: draw_numbers("old", 40, seed=4))
 csv("quantiles.csv", lambda: as_quantiles(draw_numbers("old", 40, seed=4)))
 csv("quantiles-new.csv", lambda: as_quantiles(draw_numbers("new", 8, seed=5), "lo", "hi"))
