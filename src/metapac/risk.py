@@ -192,8 +192,7 @@ class MetaRisk(MetaPS):
         self, *, epsilon: float, alpha: float, delta: float | None, rng: int = 0, **options: Any
     ) -> None:
         if options.pop("per_class", False):
-            text = "per_class is for labels: calibrate a MetaRisk for the loss of each class."
-            raise InvalidInput(text, parameter="per_class")
+            raise InvalidInput("per_class is for labels, not for a loss.", parameter="per_class")
         super().__init__(epsilon=epsilon, alpha=alpha, delta=delta, **options)
         self.rng = rng
 
