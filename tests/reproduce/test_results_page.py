@@ -87,9 +87,9 @@ def set_above(result: Result, method: str, counts: tuple[int, ...]) -> Result:
 def test_exceptions_are_named_where_they_are_counted() -> None:
     results = [make_result(change=errors({TIGHT: HIGH})), make_result(FEWREL, lacks_data(EVEN))]
     text = opening._state_meta_ps(results)
-    assert "were within epsilon in all 2 experiments**, at 95 % confidence. With the" in text
+    assert "were within epsilon in all 2 experiments**, at 95% confidence. With the" in text
     assert "in all 1 with enough data (too few data: *FewRel, CNN sentence encoder*)" in text
-    assert "tight split in 1 of 2 (violated: *mini-ImageNet, Conv4*, 0.0 % within)" in text
+    assert "tight split in 1 of 2 (violated: *mini-ImageNet, Conv4*, 0.0% within)" in text
     zero = make_result("heart", lambda name, _: {"threshold": 0.0} if name == EVEN else {})
     every = "(every label kept in 12 of 12 draws of *CDC Heart, MLP*)"
     assert every in opening._state_meta_ps([zero])
@@ -107,9 +107,9 @@ def test_exceptions_are_named_where_they_are_counted() -> None:
 def test_why_the_default_is_not_said_to_hold() -> None:
     cases: list[tuple[tuple[int, ...] | None, str]] = [  # tasks of 20 above epsilon, by seed
         ((0, 0, 0), ""),
-        ((0, 1, 3), ", 93.3 % were, but 3 seeds are too few to be sure"),
-        ((0, 1, 8), ", only 85.0 % were, but 3 seeds are too few to be sure"),
-        ((20, 20, 20), ", only 0.0 % were, which is a violation"),
+        ((0, 1, 3), ", 93.3% were, but 3 seeds are too few to be sure"),
+        ((0, 1, 8), ", only 85.0% were, but 3 seeds are too few to be sure"),
+        ((20, 20, 20), ", only 0.0% were, which is a violation"),
         (None, ", there were too few data"),
     ]
     for above, words in cases:
@@ -123,7 +123,7 @@ def test_why_the_default_is_not_said_to_hold() -> None:
 
 def test_a_section_tells_a_violation_from_chance_and_from_too_few_data() -> None:
     unsure = sections.experiment_section(set_above(make_result(), TIGHT, (0, 1, 3)))
-    assert "so that we cannot tell yet: Meta-PS tight (93.3 % within)." in unsure
+    assert "so that we cannot tell yet: Meta-PS tight (93.3% within)." in unsure
     assert "violate" not in unsure
     broken = sections.experiment_section(make_result(change=errors({TIGHT: HIGH})))
     assert "**Meta-PS tight violates its guarantee on these test tasks**" in broken
@@ -162,10 +162,10 @@ def test_tasks_on_which_a_rare_class_is_missed_are_named() -> None:
         threshold = np.where(oracle.task < 3, 0.5, 1.0)
         methods["oracle", result.delta] = replace(oracle, threshold=threshold)
         methods[JOINT, result.delta] = replace(joint, size=np.where(joint.task >= 18, 2.0, 1.0))
-    assert "(75.0 % in *CDC Heart, MLP*) every set has one label" in (
+    assert "(75.0% in *CDC Heart, MLP*) every set has one label" in (
         rare_class.find([result, make_result()])
     )
-    assert "On 75.0 % of the new tasks every set of Meta-PS joint has one label." in (
+    assert "On 75.0% of the new tasks every set of Meta-PS joint has one label." in (
         sections.experiment_section(result)
     )
     broken = make_result("heart", errors({JOINT: HIGH}))
@@ -222,7 +222,7 @@ def test_neighbours_are_counted_by_verdict() -> None:
     assert "violated by FedCP-QQ in 2, averaged thresholds in 2 and HCP in 2; it is met by" in text
     all_high = errors(dict.fromkeys(PROMISES, HIGH))
     assert neighbours.find([make_result(change=all_high)]).endswith("it is met by none of them.")
-    edge = set_above(make_result(), "HCP", (2, 2, 2))  # 10 %: as many as may be
+    edge = set_above(make_result(), "HCP", (2, 2, 2))  # 10%: as many as may be
     assert neighbours.find([edge]).endswith("and we cannot tell yet for HCP in 1.")
 
 
