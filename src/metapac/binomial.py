@@ -6,6 +6,7 @@ grid of thresholds.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable
@@ -280,6 +281,84 @@ def allowed_errors_in_task(n: ArrayLike, epsilon: float, alpha_within: float) ->
     cap = np.maximum(_floor_of_product(sizes, epsilon) - 1, 0)
     rank = np.minimum(allowed_errors(sizes, epsilon, alpha_within), cap)
     return int(rank) if rank.ndim == 0 else rank
+
+
+# Up to this size the worst case over all make-ups of a task is computed; larger tasks are capped.
+LARGEST_EXACT = 200
+# Those probabilities are accurate to 1e-12. A probability this close to a level counts as larger.
+_MAKE_UP_SLACK = 1e-10
+
+
+def allowed_errors_at_worst(n: ArrayLike, epsilon: float, level: float) -> Counts:
+    """Return how many of a task's n scores may lie below its threshold, whatever its make-up.
+
+    The misses of a violated task are a sum of n independent indicators with mean at least
+    ``n * epsilon``: its examples may be i.i.d., balanced, or a sample of finitely many cases. The
+    result is the largest k < n with P(misses <= k) at most ``level`` in the worst case.
+
+    The worst case is binomial for k = 0 and for k <= n epsilon - 1 (Hoeffding 1956, Theorem 4). For
+    k >= n epsilon it is 1: k examples that are always missed. This leaves a single k in between,
+    the integer part of n epsilon. See docs/theory/small-tasks.md.
+    """
+    sizes = as_whole_numbers("n", n, minimum=0)
+    between = worst_between(epsilon)[np.minimum(sizes, LARGEST_EXACT + 1)]
+    allowed = between <= level * (1 - _MAKE_UP_SLACK)
+    cap = np.maximum(_floor_of_product(sizes, epsilon) - ~allowed, 0)
+    return np.asarray(np.minimum(allowed_errors(sizes, epsilon, level), cap))
+
+
+@functools.lru_cache(maxsize=64)
+def worst_between(epsilon: float) -> NDArray[np.float64]:
+    """Return the largest P(misses <= n epsilon) for each n up to ``LARGEST_EXACT``, and 1 beyond.
+
+    Where n epsilon is an integer it is 1.
+    """
+    rate, worst = Fraction(repr(epsilon)), np.ones(LARGEST_EXACT + 2)
+    for n in range(1, LARGEST_EXACT + 1):
+        mean = n * rate
+        if mean.denominator > 1:
+            ones, equal, share = make_ups(n, float(mean))
+            worst[n] = special.bdtr(int(mean) - ones, equal, share).max()
+    return worst
+
+
+def make_ups(n: int, mean: float) -> tuple[Counts, Counts, NDArray[np.float64]]:
+    """Return the extreme make-ups of a task: examples always missed, and equal ones.
+
+    Among sums of n independent indicators of a given mean, the extremes of any expected value have
+    ``ones`` that are always 1, ``equal`` ones of probability ``share`` and no others (Hoeffding
+    1956, Corollary 2.1).
+    """
+    ones, equal = np.mgrid[: int(mean) + 1, 1 : n + 1].reshape(2, -1)
+    share = (mean - ones) / equal
+    possible = (ones + equal <= n) & (share <= 1)
+    return ones[possible], equal[possible], share[possible]
+
+
+# Above this size the rank of a task is not randomised: it would hardly change.
+_LARGEST_RANDOM = 10_000
+
+
+def chance_of_next(n: int, epsilon: float, level: float, rank: int, *, is_iid: bool) -> float:
+    """Return the largest V at which a randomised rank is one higher than the rank of a level.
+
+    That is P(misses <= rank) + V P(misses = rank + 1) <= level, in the worst case over make-ups, or
+    for i.i.d. examples. It is rounded down.
+    """
+    following = rank + 1
+    if following >= n or n > _LARGEST_RANDOM:
+        return 0.0
+    ones, equal, share = np.zeros(1, int), np.array([n]), np.array([epsilon])
+    mean = float(n * Fraction(repr(epsilon)))
+    if not is_iid and following > max(mean - 1, 0):
+        if n > LARGEST_EXACT:
+            return 0.0
+        ones, equal, share = make_ups(n, mean)
+    below = special.bdtr(np.maximum(rank - ones, 0), equal, share) * (rank >= ones)
+    at = special.bdtr(np.maximum(following - ones, 0), equal, share) * (following >= ones) - below
+    with np.errstate(divide="ignore", over="ignore"):
+        limits = np.where(at > 0, (level - below) / at, np.inf)
+    return float(np.clip(limits.min() - _MAKE_UP_SLACK, 0.0, 1.0))
 
 
 def _floor_of_product(n: NDArray[np.int64], epsilon: float) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,12 @@ from metapac._common import (
     ignore_progress,
     warn,
 )
-from metapac.binomial import allowed_errors_in_task
+from metapac.binomial import (
+    allowed_errors,
+    allowed_errors_at_worst,
+    allowed_errors_in_task,
+    chance_of_next,
+)
 from metapac.data_checks import MIN_ROWS, CheckWarning, Contents, Sample, check_facts, find_ranges
 from metapac.errors import InvalidInput
 from metapac.grouping import Data, DrawnRows, Statistics
@@ -77,25 +83,85 @@ def ranks_within(
     With classes, sizes are of groups with the examples of one class, given by its index.
     """
     if classes is not None:
-        ranks = np.empty((len(sizes), len(guarantee.levels)), dtype=np.int64)
+        ranks = np.empty((len(sizes), guarantee.numbers_per_task), dtype=np.int64)
         for index, name in enumerate(classes):
             of_class = label == index
             ranks[of_class] = ranks_within(sizes[of_class], guarantee.for_class(name, classes))
         return ranks
     distinct, place = np.unique(sizes, return_inverse=True)
-    levels = tuple(level.alpha_within for level in guarantee.levels)
     table = _rank_table if len(distinct) > _FEW else _cached_rank_table
-    return table(tuple(distinct.tolist()), guarantee.miss_rate, levels)[place]
+    return table(tuple(distinct.tolist()), *_rank_rule(guarantee))[place]
 
 
-def _rank_table(sizes: tuple[int, ...], epsilon: float, levels: tuple[float, ...]) -> Counts:
-    counts = np.array(sizes, dtype=np.int64)
-    return np.stack([allowed_errors_in_task(counts, epsilon, level) for level in levels], axis=1)
+def _rank_rule(guarantee: Guarantee) -> tuple[float, tuple[float, ...], str, bool]:
+    """Return what the ranks within tasks depend on, beside their sizes."""
+    levels = tuple(level.alpha_within for level in guarantee.levels)
+    sampling = "capped" if guarantee.is_capped else guarantee.sampling
+    return guarantee.miss_rate, levels, sampling, guarantee.randomise is not None
+
+
+_RANKS = {
+    "any": allowed_errors_at_worst,
+    "iid": allowed_errors,
+    "capped": allowed_errors_in_task,
+}
+
+
+def _rank_table(
+    sizes: tuple[int, ...],
+    epsilon: float,
+    levels: tuple[float, ...],
+    sampling: str,
+    is_randomised: bool,
+) -> Counts:
+    """Return the rank of each size at each level; if randomised, followed by that above it."""
+    counts, rank = np.array(sizes, dtype=np.int64), _RANKS[sampling]
+    ranks = np.stack([rank(counts, epsilon, level) for level in levels], axis=1)
+    if not is_randomised:
+        return ranks
+    return np.hstack([ranks, np.minimum(ranks + 1, counts[:, None] - 1)])
 
 
 # Studies calibrate many times on tasks of the same few sizes; their ranks are cached.
 _FEW = 64
 _cached_rank_table = functools.lru_cache(maxsize=256)(_rank_table)
+
+
+def randomise_thresholds(
+    names: Sequence[Any], sizes: Counts, thresholds: Floats, guarantee: Guarantee
+) -> Floats:
+    """Return the threshold of each task at each level, of the two that its rank may have.
+
+    The tasks are put into the order of a hash of the seed and their names. The first of N tasks has
+    V = 1/N, the last V = 1, and a task takes the higher rank where V is at most a limit.
+    """
+    if not len(names):
+        return thresholds[:, : len(guarantee.levels)]
+    seed, digests = f"metapac randomise {guarantee.randomise}\n", []
+    for name in map(str, names):
+        text = f"{seed}{name}".encode("utf-8", "backslashreplace")
+        digests.append((hashlib.sha256(text).digest(), name))
+    place = np.argsort(sorted(range(len(names)), key=digests.__getitem__)) + 1
+    epsilon, levels, sampling, _ = _rank_rule(guarantee)
+    distinct, which = np.unique(sizes, return_inverse=True)
+    limits = [_upper_places(n, epsilon, levels, sampling, len(names)) for n in distinct.tolist()]
+    lower, higher = np.hsplit(thresholds, 2)
+    return np.where(place[:, None] <= np.array(limits)[which], higher, lower)
+
+
+@functools.lru_cache(maxsize=4096)
+def _upper_places(
+    size: int, epsilon: float, levels: tuple[float, ...], sampling: str, tasks: int
+) -> tuple[int, ...]:
+    """Return at each level the last place at which a task of this size takes the higher rank."""
+    ranks = _cached_rank_table((size,), epsilon, levels, sampling, False)[0].tolist()
+    chances = [
+        chance_of_next(size, epsilon, level, rank, is_iid=sampling == "iid")
+        for level, rank in zip(levels, ranks, strict=True)
+    ]
+    return tuple(math.floor(chance * tasks) for chance in chances)
+
+
 UNKNOWN = -1  # the size of a task whose site did not send it
 
 
@@ -244,23 +310,41 @@ class Evidence(NamedTuple):
             text = f"min_examples={guarantee.min_examples} needs the sizes of all tasks."
             raise InvalidInput(f"{text} Pass sizes too.", parameter="sizes")
         lowest, highest = float(self.lowest[index]), float(self.highest_or_inf[index])
-        return Part(guarantee, label, used, sizes, self.thresholds[:, index], lowest, highest)
+        thresholds = self.thresholds[:, index]
+        if guarantee.randomise is not None:
+            thresholds = self._randomised(guarantee, used, sizes, thresholds)
+        return Part(guarantee, label, used, sizes, thresholds, lowest, highest)
+
+    def _randomised(
+        self, guarantee: Guarantee, used: NDArray[np.bool_], sizes: Counts, thresholds: Floats
+    ) -> Floats:
+        """Return the thresholds of randomised ranks; tasks that are not used have the lower one."""
+        if (sizes == UNKNOWN).any():
+            text = "randomise needs the sizes of all tasks. Pass sizes too."
+            raise InvalidInput(text, parameter="sizes")
+        chosen = thresholds[:, : len(guarantee.levels)].copy()
+        names = self.names[used].tolist()
+        chosen[used] = randomise_thresholds(names, sizes[used], thresholds[used], guarantee)
+        return chosen
 
     def check_certified(self, guarantee: Guarantee, name: str = "task_thresholds") -> None:
         """Raise InvalidInput for a threshold that a task of its size cannot have.
 
         A larger level allows more errors, so the thresholds of a task never fall with the level.
         """
-        names = self.names.tolist()
-        for part in self.parts(guarantee):
+        names, levels = self.names.tolist(), len(guarantee.levels)
+        for index, part in enumerate(self.parts(guarantee)):
+            thresholds = self.thresholds[:, index]
             ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
-            sent = (part.thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
+            sent = (thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
             for task, level in np.argwhere(sent & (ranks < 0))[:1]:
-                held = f"{name} holds {part.thresholds[task, level]:g} for task {names[task]!r}"
+                held = f"{name} holds {thresholds[task, level]:g} for task {names[task]!r}"
                 rule = f"whose {part.sizes[task]} examples are too few to certify any"
                 raise InvalidInput(f"{held}, {rule}. Was it computed with other levels?")
-            for task, level in np.argwhere(part.thresholds[:, 1:] < part.thresholds[:, :-1])[:1]:
-                before, after = part.thresholds[task, level : level + 2]
+            falls = thresholds[:, 1:] < thresholds[:, :-1]
+            falls[:, levels - 1 : levels] = False  # the higher ranks begin
+            for task, level in np.argwhere(falls)[:1]:
+                before, after = thresholds[task, level : level + 2]
                 fall = f"{name} of task {names[task]!r} falls from {before:g} to {after:g}"
                 raise InvalidInput(f"{fall}, but rises with the level. Pass the levels in order.")
 

@@ -21,7 +21,7 @@ from metapac.data_checks import CheckWarning, check_allowed, check_levels, check
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
 from metapac.evidence import Evidence, Part, first_step, join_draws
 from metapac.grouping import Data, DrawnRows, Scored, as_data
-from metapac.guarantee import Guarantee
+from metapac.guarantee import Guarantee, keep_rule
 from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
 from metapac.risk import MetaRisk
@@ -30,7 +30,8 @@ from metapac.words import round_down
 
 
 def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of version 0.1.0, which knew no classes, as sites are written now."""
+    """Return a document of version 0.1.0, which knew no classes, or of 0.2.0, as sites are written now."""
+    document = keep_rule(document)
     if "classes" in document or not isinstance(document.get("examples"), int):
         return document
     rows = {name: [document[name]] for name in ("examples", "thresholds") if name in document}
@@ -48,6 +49,7 @@ FORMAT = artefact.Format(
     "metapac site",
     written_by="'metapac site -o'",
     remedy="Ask the site to write it again with 'metapac site'.",
+    schema=2,
     shape=_Document,
     upgrade=_upgrade,
 )
@@ -130,7 +132,7 @@ class Site:
         rows = 1 if self.classes is None else len(inputs.as_classes([*self.classes]))
         examples = _common.as_whole_numbers("examples", self.examples, minimum=0)
         thresholds = inputs.as_score_array("thresholds", self.thresholds)
-        shape = rows, len(self.guarantee.levels)
+        shape = rows, self.guarantee.numbers_per_task
         if examples.shape != shape[:1] or thresholds.shape != shape:
             raise InvalidInput(
                 f"examples must have shape {shape[:1]} and thresholds {shape}, by classes and "

@@ -6,17 +6,32 @@ import functools
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from metapac._common import as_probability, as_whole_number, check_bool, listed
+from metapac._common import (
+    as_probability,
+    as_whole_number,
+    check_bool,
+    check_one_of,
+    listed,
+)
+from metapac.binomial import min_integer
 from metapac.columns import hold_losses, hold_numbers
 from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_plain_label
-from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
+from metapac.ranks import (
+    ONE_NEW_TASK,
+    Level,
+    NewTasks,
+    equal_share,
+    expectation_rank,
+    failure_of_ranks,
+    joint_ranks,
+)
 
 SAMPLED = "that calibration and new examples are sampled in the same way"
 BALANCED = " (all balanced by class, or none)"
@@ -140,7 +155,12 @@ def format_share(fraction: float) -> str:
 # Levels within tasks of the joint split, fixed before any data are seen. In small tasks only a few
 # errors can be allowed; each such number should have a level just above its probability.
 JOINT_LEVELS = (0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.27, 0.35, 0.42, 0.5)
+# Further levels of the joint split, for tasks that are too small for the others: rank 0 is allowed
+# in a task of i examples at the level (1 - epsilon)^i.
+_MORE_LEVELS = (0.58, 0.66, 0.74, 0.81, 0.87, 0.91, 0.94, 0.96, 0.975, 0.985)
+_SMALLEST_TASKS = range(1, 7)
 SPLITS = ("joint", "tight", "even")
+SAMPLINGS = ("any", "iid", "capped")
 
 Split = str | float
 Epsilon = float | Mapping[Any, float]
@@ -170,6 +190,21 @@ class Guarantee:
     min_examples : int, default 0
         Tasks with fewer examples (with ``per_class``, of the class) are left out, and the
         guarantee covers only tasks with at least this many.
+    new_tasks : int, optional
+        Number of new tasks in a finite list, such as 20 other hospitals. At most a fraction
+        ``alpha`` of these, rounded down, may exceed ``epsilon``. No distribution of tasks is
+        assumed, only that the calibration tasks were drawn at random from the whole list.
+    shift : float, default 0
+        By how much the share of new tasks that exceed ``epsilon`` may be larger than under the
+        distribution of the calibration tasks, because some come from elsewhere.
+    dishonest : int, default 0
+        Number of calibration tasks whose thresholds may be anything, whoever they are.
+    sampling : {"any", "iid", "capped"}, default "any"
+        How the examples of a task are sampled. "any": independently, whatever its make-up (i.i.d.,
+        balanced by class, or without replacement). "iid": i.i.d., with smaller sets if tasks are
+        small. "capped" is the rule of version 0.2.0, with larger sets if tasks are small.
+    randomise : int, optional
+        Seed of randomised ranks within tasks, fixed beforehand: smaller sets if tasks are small.
 
     Examples
     --------
@@ -193,6 +228,11 @@ class Guarantee:
     split: Split = "joint"
     per_class: bool = False
     min_examples: int = 0
+    new_tasks: int | None = None
+    shift: float = 0.0
+    dishonest: int = 0
+    sampling: str = "any"
+    randomise: int | None = None
 
     def __post_init__(self) -> None:
         check_bool("per_class", self.per_class)
@@ -203,14 +243,28 @@ class Guarantee:
             "split": _checked_split(self.split),
             "per_class": bool(self.per_class),
             "min_examples": as_whole_number("min_examples", self.min_examples, minimum=0),
+            "new_tasks": _checked_count("new_tasks", self.new_tasks, minimum=1),
+            "shift": _checked_shift(self.shift, self.alpha),
+            "dishonest": as_whole_number("dishonest", self.dishonest, minimum=0),
+            "randomise": _checked_count("randomise", self.randomise, minimum=0),
         }
+        check_one_of("sampling", self.sampling, SAMPLINGS)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if self.delta is not None and self.split == "joint":
-            _divide_delta(self.delta, len(JOINT_LEVELS), "levels")
+        self._check_pairs()
+        if self.delta is not None and len(self.levels) > 1:
+            _divide_delta(self.delta, len(self.levels), "levels")
         if any(min(level) == 0 for level in self.levels):
             text = f"{keyword('alpha', self.alpha)} is too small: a share of it underflows to 0."
             raise InvalidInput(text, parameter="alpha")
+
+    def _check_pairs(self) -> None:
+        """Raise InvalidInput for two parameters that no theorem serves together."""
+        for (one, other), reason in REFUSED.items():
+            if _is_asked(self, one) and _is_asked(self, other):
+                names = one.partition("=")[0], other.partition("=")[0]
+                text = f"{_show_asked(self, one)} and {_show_asked(self, other)}"
+                raise InvalidInput(f"{text} cannot be combined: {reason}.", parameter=names)
 
     @property
     def miss_rate(self) -> float:
@@ -230,7 +284,35 @@ class Guarantee:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """Levels in use, ascending; the calibrated threshold is the largest over all levels."""
-        return _levels(self.split, self.alpha, self.delta is None)
+        epsilon = self.epsilon if isinstance(self.epsilon, float) else max(self.epsilon.values())
+        single = self.split != "joint" or (self.sampling == "capped" and self.delta is None)
+        more = not (single or self.sampling == "capped")
+        return _levels(self.split, self.alpha_honest, single, epsilon if more else None)
+
+    @cached_property
+    def alpha_honest(self) -> float:
+        """``alpha - shift``: what is left for tasks like those of calibration."""
+        if not self.shift:
+            return self.alpha
+        return _rounded_down(Fraction(repr(self.alpha)) - Fraction(repr(self.shift)))
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether ranks within tasks are those of version 0.2.0: also valid, and often the same."""
+        single = self.sampling == "any" and self.split != "joint" and self.randomise is None
+        return single or self.sampling == "capped"
+
+    @property
+    def numbers_per_task(self) -> int:
+        """How many thresholds a task has: one at each level, or two if ranks are randomised."""
+        return len(self.levels) * (1 if self.randomise is None else 2)
+
+    @property
+    def list_of_new_tasks(self) -> NewTasks | None:
+        """The finite list of new tasks; None for new tasks from a distribution."""
+        if self.new_tasks is None:
+            return None
+        return NewTasks(self.new_tasks, math.floor(Fraction(repr(self.alpha)) * self.new_tasks))
 
     def allowed_low_thresholds(self, tasks: int) -> tuple[int, ...]:
         """Return for each level how many task thresholds may lie below the level's threshold.
@@ -247,11 +329,51 @@ class Guarantee:
             The threshold of the level is the (k + 1)-th lowest of the task thresholds.
         """
         if self.delta is not None:
-            return joint_ranks(tasks, self.levels, self.delta)
+            of_list = self.list_of_new_tasks
+            return joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
+        if len(self.levels) > 1:
+            return joint_ranks(tasks, self.levels, self.alpha_honest, ONE_NEW_TASK, self.dishonest)
         # Floats are read as the decimals they print as, so that 0.3 x 0.85 x 200 is exactly 51.
-        alpha, within = Fraction(repr(self.alpha)), Fraction(repr(self.alpha_within))
+        alpha, within = Fraction(repr(self.alpha_honest)), Fraction(repr(self.alpha_within))
         share = alpha / 2 if self.split == "even" else alpha * (1 - within)
-        return (expectation_rank(tasks, share),)
+        rank = expectation_rank(tasks, share)
+        return (rank - self.dishonest if rank >= self.dishonest else -1,)
+
+    def free_shift(self, tasks: int) -> float:
+        """Return the ``shift`` that the guarantee would survive without being made for it.
+
+        The ranks across tasks are whole numbers, so they often satisfy a slightly smaller
+        ``alpha``: up to the difference of new tasks may come from elsewhere.
+
+        Parameters
+        ----------
+        tasks : int
+            Number of calibration tasks.
+
+        Returns
+        -------
+        float
+            The largest shift, rounded down to four digits after the point; includes ``shift``.
+        """
+        ranks = self.allowed_low_thresholds(tasks)
+        if self.new_tasks is not None or max(ranks) < 0:
+            return 0.0
+        step = 1e-4
+
+        def fails(steps: int) -> bool:
+            shifted = Fraction(repr(self.alpha)) - steps * Fraction(repr(step))
+            return shifted <= 0 or not self._satisfies(tasks, ranks, _rounded_down(shifted))
+
+        return round((min_integer(fails, 0, math.ceil(self.alpha / step)) - 1) * step, 4)
+
+    def _satisfies(self, tasks: int, ranks: Sequence[int], alpha: float) -> bool:
+        """Return whether ranks that are allowed at ``alpha_honest`` are allowed at ``alpha``."""
+        within = (level.alpha_within for level in self.levels)
+        levels = tuple(Level(t, _across(self.split, alpha, t)) for t in within)
+        used = [rank + self.dishonest if rank >= 0 else rank for rank in ranks]
+        limit = alpha if self.delta is None else self.delta
+        of_list = ONE_NEW_TASK if self.delta is None else None
+        return failure_of_ranks(tasks, levels, used, of_list) <= limit
 
     @property
     def alpha_within(self) -> float:
@@ -321,7 +443,7 @@ class Guarantee:
         dict of str to object
             Parameters by name, from which the guarantee can be constructed again.
         """
-        rare = {"per_class": False, "min_examples": 0}
+        rare = {field.name: field.default for field in fields(self)[_N_COMMON:]}
         return {k: v for k, v in asdict(self).items() if k not in rare or v != rare[k]}
 
     def __str__(self) -> str:
@@ -404,12 +526,79 @@ def _checked_split(split: Any) -> Split:
     raise InvalidInput(f"split must be {rule}, got {split!r}.", parameter="split")
 
 
+def keep_rule(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of schema 1 with the rule for ranks of its version among the parameters."""
+    parameters = document.get("parameters")
+    if document.get("schema") != 1 or not isinstance(parameters, dict):
+        return document
+    if parameters.get("split", "joint") != "joint":
+        return document  # the rule is the same
+    return document | {"parameters": {"sampling": "capped", **parameters}}
+
+
+def _checked_count(name: str, value: Any, *, minimum: int) -> int | None:
+    return None if value is None else as_whole_number(name, value, minimum=minimum)
+
+
+def _checked_shift(shift: Any, alpha: Any) -> float:
+    if isinstance(shift, numbers.Real) and 0 <= float(shift) < float(alpha):
+        return float(shift)
+    text = f"shift must be a number from 0 to below {keyword('alpha', alpha)}, got {shift!r}"
+    raise InvalidInput(f"{text}.", parameter="shift")
+
+
+# Pairs of parameters that no theorem serves, with the reason; NAME=VALUE is for this value only.
+# docs/understand has the table of all pairs.
+REFUSED = {
+    ("new_tasks", "delta=None"): (
+        "delta=None is the guarantee for a list of one new task; pass delta, or leave out new_tasks"
+    ),
+    ("new_tasks", "shift"): (
+        "a finite list has no distribution to shift away from: every new task is on the list"
+    ),
+    ("new_tasks", "split=even"): "the split of the paper is for tasks from a distribution",
+    ("new_tasks", "randomise"): (
+        "which tasks are on the list, and their names, are not random; only the draw is"
+    ),
+    ("dishonest", "randomise"): (
+        "a dishonest site could choose a name with a favourable place in the order of the seed"
+    ),
+    ("dishonest", "min_examples"): (
+        "a dishonest site could choose, by the size it states, whether it counts"
+    ),
+    ("randomise", "sampling=capped"): "the rule of version 0.2.0 is not randomised",
+}
+_N_COMMON = 4  # epsilon, alpha, delta, split are always described
+
+
+def _is_asked(guarantee: Guarantee, what: str) -> bool:
+    """Return whether a parameter has a value of its own, or that of NAME=VALUE."""
+    name, equals, value = what.partition("=")
+    actual = getattr(guarantee, name)
+    if equals:
+        return str(actual) == value
+    return bool(actual) if name != "randomise" else actual is not None
+
+
+def _show_asked(guarantee: Guarantee, what: str) -> str:
+    name = what.partition("=")[0]
+    return keyword(name, getattr(guarantee, name))
+
+
 @functools.lru_cache(maxsize=1024)
-def _levels(split: Split, alpha: float, in_expectation: bool) -> tuple[Level, ...]:
-    """Return the levels to use, ascending. In expectation there is only one."""
-    single = (alpha / 2 if isinstance(split, str) else split,)
-    within = JOINT_LEVELS if split == "joint" and not in_expectation else single
+def _levels(split: Split, alpha: float, single: bool, epsilon: float | None) -> tuple[Level, ...]:
+    """Return the levels to use, ascending; with ``epsilon``, those for small tasks as well."""
+    within: tuple[float, ...] = (alpha / 2 if isinstance(split, str) else split,)
+    if not single:
+        within = JOINT_LEVELS
+    if epsilon is not None:
+        kept = 1 - min(Fraction(epsilon), Fraction(repr(epsilon)))
+        smallest = (min(-_rounded_down(-(kept**i)), _LARGEST_LEVEL) for i in _SMALLEST_TASKS)
+        within = tuple(sorted((*within, *_MORE_LEVELS, *smallest)))
     return tuple(Level(level, _across(split, alpha, level)) for level in within)
+
+
+_LARGEST_LEVEL = 1 - 1e-6
 
 
 def _across(split: Split, alpha: float, within: float) -> float:
@@ -418,9 +607,12 @@ def _across(split: Split, alpha: float, within: float) -> float:
     # On a task where the sets miss too often, the task threshold is too low with probability at
     # least 1 - within. So bounding the share of low thresholds by alpha (1 - within) bounds the
     # share of such tasks by alpha.
-    exact = Fraction(alpha) * (1 - Fraction(within))
+    return _rounded_down(Fraction(alpha) * (1 - Fraction(within)))
+
+
+def _rounded_down(exact: Fraction) -> float:
     near = float(exact)
-    return near if Fraction(near) <= exact else math.nextafter(near, 0.0)  # rounded down
+    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
 
 
 def _divide_delta(delta: float, parts: int, name: str) -> float:

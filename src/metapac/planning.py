@@ -66,8 +66,8 @@ def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
     def enough(tasks: int) -> bool:
         return guarantee.allowed_low_thresholds(tasks)[level] >= small
 
-    if delta is None:
-        return min_integer(enough, 0, math.ceil((small + 1) / share) + 1)
+    if delta is None or not _has_bounds(guarantee):
+        return _search(enough)
     low = min_sample_size(share, delta, small)
     # Every level gets at least an equal share of delta.
     high = min_sample_size(share, equal_share(delta, len(guarantee.levels)), small)
@@ -76,14 +76,36 @@ def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
     return low if enough(low) else min_integer(enough, low, high)
 
 
+def _has_bounds(guarantee: Guarantee) -> bool:
+    """Return whether counts across tasks are binomial, at most delta and at least its share."""
+    is_plain = guarantee.new_tasks is None and not guarantee.dishonest
+    return guarantee.delta is not None and is_plain
+
+
+def _search(enough: Callable[[int], bool]) -> int:
+    """Return the smallest number of tasks that is enough."""
+    high = 16
+    while not enough(high):
+        if high > LARGEST_COUNT:
+            raise InvalidInput("no number of tasks up to 10**9 is enough.", parameter="alpha")
+        high *= 2
+    return min_integer(enough, 0, high)
+
+
 def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[int, int]:
     """Return the smallest number of tasks over all levels, and the level that attains it.
 
     Counts across tasks are slow to compute, so a level is tried only if, given all of delta, it
     would need no more tasks than the best level so far.
     """
-    if guarantee.delta is None:
-        return min_tasks(guarantee, 0, small[0]), 0
+    if guarantee.delta is None or not _has_bounds(guarantee):
+
+        def usable(tasks: int) -> list[bool]:
+            ranks = guarantee.allowed_low_thresholds(tasks)
+            return [rank >= few for rank, few in zip(ranks, small, strict=True)]
+
+        tasks = _search(lambda tasks: any(usable(tasks)))
+        return tasks, usable(tasks).index(True)
     pairs = zip(guarantee.levels, small, strict=True)
     bounds = [min_sample_size(level.alpha_across, guarantee.delta, few) for level, few in pairs]
     best = (math.inf, 0)
@@ -173,7 +195,7 @@ class Demand(NamedTuple):
     def is_feasible(self) -> bool:
         """Return whether these tasks support the guarantee."""
         g = self.guarantee
-        if g.delta is not None and len(g.levels) > 1 and self.tasks:
+        if g.delta is not None and _has_bounds(g) and len(g.levels) > 1 and self.tasks:
             # Quick bounds: for some level an equal share of delta is enough, and all of it needed.
             if self._is_any_level_usable(equal_share(g.delta, len(g.levels))):
                 return True
@@ -209,7 +231,11 @@ def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
     """Return whether tasks support all guarantees, with changed parameters; ``delta`` is shared."""
     if changes.get("delta") is not None:
         changes["delta"] = equal_share(changes["delta"], len(demands))
-    return all(demand.with_parameters(**changes).is_feasible() for demand in demands)
+    try:
+        changed = [demand.with_parameters(**changes) for demand in demands]
+    except InvalidInput:  # parameters that cannot be combined
+        return False
+    return all(demand.is_feasible() for demand in changed)
 
 
 def supports_classes(guarantee: Guarantee, sizes: Mapping[Any, ArrayLike]) -> bool:

@@ -37,13 +37,14 @@ from metapac.evidence import (
     UNKNOWN,
     Evidence,
     Outcome,
+    Part,
     decode_evidence,
     encode_evidence,
     first_step,
     join_evidence,
 )
 from metapac.grouping import ClusterIds, Data, Scored, as_data
-from metapac.guarantee import Epsilon, Guarantee, Split
+from metapac.guarantee import Epsilon, Guarantee, Split, keep_rule
 from metapac.ranks import Level
 from metapac.words import Rule, Words, describe_draw
 
@@ -66,11 +67,18 @@ class _Document(TypedDict):
     sets: NotRequired[_Sets]
 
 
+def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the rule for ranks that its version had."""
+    return keep_rule(document) if document.get("kind") == "MetaPS" else document
+
+
 FORMAT = artefact.Format(
     "metapac promise",
     written_by=".save() or by 'metapac calibrate -o'",
     remedy="Calibrate again, or restore it from a backup.",
+    schema=2,
     shape=_Document,
+    upgrade=_upgrade,
 )
 
 
@@ -519,7 +527,10 @@ class MetaPS(ThresholdSets):
         ``delta`` is divided among the classes.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
-        covers only tasks with at least this many.
+        covers only tasks with at least this many. Rarely needed: small tasks are no obstacle.
+    new_tasks, shift, dishonest, sampling, randomise : optional
+        A finite list of new tasks, new tasks from elsewhere, dishonest sites, and how the examples
+        of a task are sampled, as in `Guarantee`.
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label (for
         numbers, infinite intervals).
@@ -585,6 +596,11 @@ class MetaPS(ThresholdSets):
         split: Split = "joint",
         per_class: bool = False,
         min_examples: int = 0,
+        new_tasks: int | None = None,
+        shift: float = 0.0,
+        dishonest: int = 0,
+        sampling: str = "any",
+        randomise: int | None = None,
         on_infeasible: str = "raise",
     ) -> None:
         self.epsilon = epsilon
@@ -593,6 +609,11 @@ class MetaPS(ThresholdSets):
         self.split = split
         self.per_class = per_class
         self.min_examples = min_examples
+        self.new_tasks = new_tasks
+        self.shift = shift
+        self.dishonest = dishonest
+        self.sampling = sampling
+        self.randomise = randomise
         self.on_infeasible = on_infeasible
 
     def calibrate(
@@ -939,7 +960,7 @@ class MetaPS(ThresholdSets):
             tasks, task_thresholds = [*task_thresholds], [*task_thresholds.values()]
         precision = inputs.coarsest_precision(inputs.get_precisions(task_thresholds))
         array = inputs.as_score_array("task_thresholds", task_thresholds)
-        matrix = inputs.as_threshold_matrix(array, levels=len(guarantee.levels))
+        matrix = inputs.as_threshold_matrix(array, levels=guarantee.numbers_per_task)
         names = np.arange(len(matrix)) if tasks is None else inputs.as_task_ids(tasks)
         check_same_length("task_thresholds", matrix, "tasks", names)
         inputs.check_distinct(names.tolist())
@@ -1045,9 +1066,10 @@ class MetaPS(ThresholdSets):
         """Check that the tasks support the guarantee, then take the second step."""
         about = as_context(context, evidence.names.tolist(), allow)
         data_checks.report([data_checks.judge_copies(evidence.contents)], allow)
-        outcomes = [part.second_step() for part in evidence.parts(guarantee)]
+        parts = evidence.parts(guarantee)
+        outcomes = [part.second_step() for part in parts]
         feasible = self._check_feasible(guarantee, evidence, outcomes)
-        self._set_results(guarantee, evidence, outcomes)
+        self._set_results(guarantee, evidence, parts, outcomes)
         self.context_ = about
         for outcome, is_feasible in zip(outcomes, feasible, strict=True):
             if is_feasible and (remark := self._remark(outcome)):
@@ -1071,7 +1093,7 @@ class MetaPS(ThresholdSets):
         return feasible
 
     def _set_results(
-        self, guarantee: Guarantee, evidence: Evidence, outcomes: list[Outcome]
+        self, guarantee: Guarantee, evidence: Evidence, parts: list[Part], outcomes: list[Outcome]
     ) -> None:
         """Set the fitted attributes."""
         sample, clusters = evidence.sample, evidence.clusters
@@ -1080,7 +1102,7 @@ class MetaPS(ThresholdSets):
         used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
         best = [outcome.level for outcome in outcomes]
         cuts = np.array([outcome.threshold for outcome in outcomes])
-        at_best = evidence.thresholds[:, np.arange(len(best)), best]  # (tasks, classes)
+        at_best = [part.thresholds[:, level] for part, level in zip(parts, best, strict=True)]
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
         if guarantee.epsilon != self.epsilon:  # its classes were passed as text
             self.epsilon = guarantee.epsilon
@@ -1098,6 +1120,7 @@ class MetaPS(ThresholdSets):
             self.level_, self.left_out_ = levels[0], int(left_out[0])
             rows, columns = used[:, 0], 0
         self.tasks_, self.task_sizes_ = evidence.names[rows], evidence.sizes[rows, columns]
+        at_best = np.stack(at_best, axis=1) + 0.0  # (tasks, classes), no negative zero
         self.task_thresholds_ = np.where(used, at_best, np.nan)[rows, columns]
         self.clusters_ = None if clusters is None else clusters.names[rows]
         self._sets = None if sample is None else data_checks.count_sets(sample, self._result()[1])
@@ -1115,13 +1138,13 @@ class MetaPS(ThresholdSets):
     def _restore(self, body: dict[str, Any]) -> None:
         precision = inputs.as_precision(body["precision"])
         guarantee = self._make_guarantee()
-        stored = decode_evidence(body["evidence"], len(guarantee.levels), precision)
+        stored = decode_evidence(body["evidence"], guarantee.numbers_per_task, precision)
         if (stored.classes is not None) != guarantee.per_class:
             raise InvalidInput(f"evidence.classes must be there if per_class, {self.per_class}.")
         stored.check_certified(guarantee, "evidence.thresholds")
         stored = stored._replace(columns=body.get("columns"))
-        outcomes = [part.second_step() for part in stored.parts(guarantee)]
-        self._set_results(guarantee, stored, outcomes)
+        parts = stored.parts(guarantee)
+        self._set_results(guarantee, stored, parts, [part.second_step() for part in parts])
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,18 +19,22 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Counts
-from metapac.binomial import allowed_errors
+from metapac.binomial import allowed_errors, min_integer
 
 # Fraction of delta reserved for rounding: the chain below is accurate to 1e-10.
 _SLACK = 1e-9
 # Tails left out: lower tails below this share of delta each, upper tails beyond so many standard
 # deviations.
 _LOWER_TAIL = 1e-13
-_ABOVE, _ABOVE_STEP = 5.0, 6.5
+_ABOVE, _ABOVE_STEP, _LIST_ABOVE = 5.0, 6.5, 8.0
 # Above this many transition probabilities (half a GiB), or below this delta, each level gets an
 # equal share of delta instead: also valid, and hardly worse at such sizes.
 _MAX_ENTRIES = 1 << 26
 _MIN_DELTA = 1e-250
+# With more calibration tasks than this in play, the ranks of a list divide delta in two parts, the
+# best of some ways.
+_MAX_LIST = 400
+_PARTS = (0.25, 0.1, 0.05, 0.02)
 # Four levels that divide delta equally are a good choice without the others. Each keeps its quarter
 # regardless of the other levels, so that these four alone never give smaller sets. (This fits for
 # alpha up to 0.4 at least; where it does not, all levels get the common share.)
@@ -41,6 +46,16 @@ class Level(NamedTuple):
 
     alpha_within: float
     alpha_across: float
+
+
+class NewTasks(NamedTuple):
+    """A finite list of new tasks: how many there are, and how many of them may be violated."""
+
+    number: int
+    may_break: int
+
+
+ONE_NEW_TASK = NewTasks(1, 0)  # the list of a guarantee in expectation
 
 
 def expectation_rank(tasks: int, share: Fraction) -> int:
@@ -55,26 +70,68 @@ def equal_share(delta: float, parts: int) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def joint_ranks(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]:
+def joint_ranks(
+    tasks: int,
+    levels: tuple[Level, ...],
+    delta: float,
+    new_tasks: NewTasks | None = None,
+    dishonest: int = 0,
+) -> tuple[int, ...]:
     """Return for each level how many task thresholds may be too low, with all levels in use.
 
-    With c the result and p_1 > ... > p_J the shares of the levels, P(M_1 <= c_1 or ... or
-    M_J <= c_J) <= delta, where M_1 is Binomial(tasks, p_1) and M_(j+1), given M_j, is
-    Binomial(M_j, p_(j+1) / p_j). No single c_j could be larger.
+    With c the result, P(M_1 <= c_1 or ... or M_J <= c_J) <= delta, where M_(j+1), given M_j, is
+    Binomial(M_j, (1 - t_(j+1)) / (1 - t_j)) for levels t_1 < ... < t_J within tasks. M_1 is
+    Binomial(tasks, p_1), with p_1 the share across tasks; for a list of new tasks it is
+    Binomial(H, 1 - t_1), with H from `list_start`. No single c_j could be larger.
+
+    If ``dishonest`` tasks may have any threshold, c_j + dishonest satisfies this, for every level
+    in use: each of them hides at most one threshold that is too low.
     """
+    chain, lower = _make_chain(tasks, levels, delta, new_tasks, dishonest)
+    ranks = np.array(lower)
+    if chain is not None:
+        min_shares = [_MIN_SHARES.get(level.alpha_within, 0.0) for level in levels]
+        common = _common_ranks(chain, delta, np.array(min_shares))
+        ranks = max(common, ranks, key=lambda found: int(found.sum()))
+    ranks[ranks < dishonest] = -1
+    if chain is not None:
+        ranks = _raise_ranks(chain, ranks, delta, dishonest)
+    return tuple(np.where(ranks < 0, -1, ranks - dishonest).tolist())
+
+
+def failure_of_ranks(
+    tasks: int, levels: tuple[Level, ...], ranks: Sequence[int], new_tasks: NewTasks | None = None
+) -> float:
+    """Return P(M_j <= ranks_j for some j) of `joint_ranks`."""
+    nothing = [-1] * len(levels)
+    if new_tasks is None:
+        across = [level.alpha_across for level in levels]
+        chain = _Chain.of_shares(tasks, across, nothing, [*ranks], _MIN_DELTA)
+    else:
+        chain = _Chain.of_list(tasks, levels, new_tasks, _MIN_DELTA)
+    return chain.probability(np.array(ranks))
+
+
+def _make_chain(
+    tasks: int,
+    levels: tuple[Level, ...],
+    delta: float,
+    new_tasks: NewTasks | None,
+    dishonest: int,
+) -> tuple[_Chain | None, list[int]]:
+    """Return the chain, and ranks that are valid without it; None if it is not needed, or large."""
+    if new_tasks is not None:
+        return _make_list_chain(tasks, levels, delta, new_tasks)
     across = [level.alpha_across for level in levels]
-    if len(levels) == 1:
-        return (allowed_errors(tasks, across[0], delta),)
     upper = [allowed_errors(tasks, share, delta) for share in across]
-    if max(upper) < 0:
-        return tuple(upper)
+    if len(levels) == 1 or max(upper) < max(dishonest, 0):
+        return None, upper
     equal = equal_share(delta, len(levels))
     lower = [allowed_errors(tasks, share, equal) for share in across]
     if delta < _MIN_DELTA or _entries(tasks, across, delta) > _MAX_ENTRIES:
-        return tuple(lower)
-    chain = _Chain(tasks, across, lower, upper, delta)
-    min_shares = np.array([_MIN_SHARES.get(level.alpha_within, 0.0) for level in levels])
-    return tuple(_raise_ranks(chain, _common_ranks(chain, delta, min_shares), delta))
+        return None, lower
+    floor = [rank if rank >= dishonest else -1 for rank in lower]
+    return _Chain.of_shares(tasks, across, floor, upper, delta), lower
 
 
 def _common_ranks(chain: _Chain, delta: float, min_shares: NDArray[np.float64]) -> Counts:
@@ -99,15 +156,23 @@ def _common_ranks(chain: _Chain, delta: float, min_shares: NDArray[np.float64]) 
     return ranks_at(low)
 
 
-def _raise_ranks(chain: _Chain, ranks: Counts, delta: float) -> list[int]:
-    """Raise single ranks, the cheapest first, while the union stays within delta."""
+def _raise_ranks(chain: _Chain, ranks: Counts, delta: float, least: int) -> Counts:
+    """Raise single ranks, the cheapest first, while the union stays within delta.
+
+    A rank of -1 is raised to ``least`` at once.
+    """
+
+    def raised(level: int) -> Counts:
+        return np.where(np.arange(len(ranks)) == level, np.maximum(ranks + 1, least), ranks)
+
     while True:
         total, costs = chain.costs(ranks)
+        for level in np.flatnonzero(ranks + 1 < least).tolist():
+            costs[level] = chain.probability(raised(level)) - total
         cheapest = int(np.argmin(costs))
         if not total + costs[cheapest] <= delta * (1 - _SLACK):
-            return [int(rank) for rank in ranks]
-        ranks = ranks.copy()
-        ranks[cheapest] += 1
+            return ranks
+        ranks = raised(cheapest)
 
 
 class _Window(NamedTuple):
@@ -133,20 +198,52 @@ class _Step(NamedTuple):
     under: NDArray[np.float64]  # (this window,), P(next count <= low of the next window)
     over: NDArray[np.float64]  # (this window,), P(next count > high of the next window)
 
+    def forward(self, mass: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of each count of the next window."""
+        following: NDArray[np.float64] = self.inside @ mass
+        following[-1] += self.over @ mass
+        return following
+
 
 class _Chain:
     """The counts M_1 >= ... >= M_J, and the probability that one of them is too low."""
 
     def __init__(
-        self, tasks: int, across: list[float], lower: list[int], upper: list[int], delta: float
+        self,
+        windows: list[_Window],
+        start: NDArray[np.float64],
+        below_start: float,
+        steps: list[_Step],
     ) -> None:
+        self.windows, self.start, self.below_start, self.steps = windows, start, below_start, steps
+
+    @classmethod
+    def of_shares(
+        cls, tasks: int, across: list[float], lower: list[int], upper: list[int], delta: float
+    ) -> _Chain:
+        """Return the chain whose first count is binomial."""
         bounds = zip(across, lower, upper, strict=True)
-        self.windows = [_window(tasks, *level) for level in bounds]
-        self.start = _start(tasks, across[0], self.windows[0])
-        self.below_start = _cdf(self.windows[0].low, tasks, across[0])
+        windows = [_window(tasks, *level) for level in bounds]
+        start = _start(tasks, across[0], windows[0])
         kept = [b / a for a, b in pairwise(across)]
-        steps = zip(self.windows[:-1], self.windows[1:], kept, strict=True)
-        self.steps = [_step(one, other, share, delta) for one, other, share in steps]
+        pairs = zip(windows[:-1], windows[1:], kept, strict=True)
+        steps = [_step(one, other, share, delta) for one, other, share in pairs]
+        return cls(windows, start, _cdf(windows[0].low, tasks, across[0]), steps)
+
+    @classmethod
+    def of_list(cls, tasks: int, levels: tuple[Level, ...], new: NewTasks, delta: float) -> _Chain:
+        """Return the chain that starts from the count H of a list of new tasks."""
+        origin, mass = _list_window(tasks, levels, new, delta)
+        windows, steps, nothing = [origin], [], np.empty(0)
+        for before, level in pairwise((Level(0.0, 1.0), *levels)):
+            kept = (1 - level.alpha_within) / (1 - before.alpha_within)
+            high = math.ceil(origin.high * (1 - level.alpha_within))
+            windows.append(_Window(-1, high, nothing))
+            steps.append(_step(windows[-2], windows[-1], kept, delta))
+            mass = steps[-1].forward(mass)
+            windows[-1] = windows[-1]._replace(below=np.cumsum(mass))
+        start = steps[0].forward(_list_window(tasks, levels, new, delta)[1])
+        return cls(windows[1:], start, 0.0, steps[1:])
 
     def ranks_at(self, deltas: NDArray[np.float64]) -> Counts:
         """Return for each level the largest rank whose probability is at most its delta."""
@@ -168,8 +265,7 @@ class _Chain:
                 step, rest = self.steps[j], mass.copy()
                 rest[:left] = 0
                 total += float(step.under @ rest)
-                mass = step.inside @ rest
-                mass[-1] += step.over @ rest
+                mass = step.forward(rest)
         return total, alive
 
     def costs(self, ranks: Counts) -> tuple[float, NDArray[np.float64]]:
@@ -185,6 +281,61 @@ class _Chain:
                 step = self.steps[j - 1]
                 safe = step.inside.T @ safe + step.over * safe[-1]
         return total, costs
+
+
+def list_start(tasks: int, new: NewTasks) -> NDArray[np.float64]:
+    """Return the probability of each H: calibration tasks violated before the list is.
+
+    Order all tasks, N of them drawn at random for calibration, by where they begin to be violated.
+    H is the number of calibration tasks before the (r + 1)-th of the others, if r may be violated:
+    P(H = h) = C(h + r, r) C(N - h + m - r - 1, m - r - 1) / C(N + m, m).
+    """
+    h, left = np.arange(tasks), new.number - new.may_break - 1
+    ratios = (h + new.may_break + 1) / (h + 1) * ((tasks - h) / (tasks - h + left))
+    mode = int(np.searchsorted(-ratios, -1.0))
+    mass = _cumulative_products(ratios[:, None], min(mode, tasks))[:, 0]
+    return np.asarray(mass / mass.sum())
+
+
+def _list_window(
+    tasks: int, levels: tuple[Level, ...], new: NewTasks, delta: float
+) -> tuple[_Window, NDArray[np.float64]]:
+    """Return the counts H that are tracked, and their probabilities."""
+    mass = list_start(tasks, new)
+    below = np.cumsum(mass)
+    # A count so far above the quantile of delta is too low at no level.
+    quantile = int(np.searchsorted(below, delta))
+    level = min(levels[-1].alpha_within, 0.99)
+    reach = _LIST_ABOVE * math.sqrt(level / (1 - level))
+    high = math.ceil((reach / 2 + math.sqrt(reach * reach / 4 + quantile + 2)) ** 2)
+    high = min(tasks, high, int(np.searchsorted(below, 1 - 1e-16)))
+    kept = mass[: high + 1].copy()
+    kept[high] += mass[high + 1 :].sum()
+    return _Window(-1, high, np.cumsum(kept)), kept
+
+
+def _make_list_chain(
+    tasks: int, levels: tuple[Level, ...], delta: float, new: NewTasks
+) -> tuple[_Chain | None, list[int]]:
+    """Return the chain of a list, and ranks that are valid without it."""
+    simple = max((_list_ranks(tasks, levels, new, delta, part) for part in _PARTS), key=sum)
+    if delta < _MIN_DELTA or _list_window(tasks, levels, new, delta)[0].high > _MAX_LIST:
+        return None, simple
+    return _Chain.of_list(tasks, levels, new, delta), simple
+
+
+def _list_ranks(
+    tasks: int, levels: tuple[Level, ...], new: NewTasks, delta: float, part: float
+) -> list[int]:
+    """Return ranks that divide delta: H is too low, or one of the counts given H.
+
+    With P(H < h) at most the first part of delta, each level gets an equal share of the other for
+    M_j <= c_j, given H = h: more tasks only make this less likely.
+    """
+    below = np.cumsum(list_start(tasks, new))
+    h = int(np.searchsorted(below, delta * (1 - part) * (1 - _SLACK), side="right"))
+    share = equal_share(delta * part, len(levels))
+    return [allowed_errors(h, 1 - level.alpha_within, share) for level in levels]
 
 
 def _window(tasks: int, across: float, lower: int, upper: int) -> _Window:
