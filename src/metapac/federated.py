@@ -21,7 +21,7 @@ from metapac.data_checks import CheckWarning, check_allowed, check_levels, check
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
 from metapac.evidence import Evidence, Part, first_step, join_draws
 from metapac.grouping import Data, DrawnRows, Scored, as_data
-from metapac.guarantee import Guarantee, keep_rule
+from metapac.guarantee import Guarantee, drop_defaults, keep_rule
 from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
 from metapac.risk import MetaRisk
@@ -30,7 +30,7 @@ from metapac.words import round_down
 
 
 def _upgrade(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of version 0.1.0, which knew no classes, or of 0.2.0, as sites are written now."""
+    """Return a document of version 0.1.0, which knew no classes, or of 0.2.0, in its new form."""
     document = keep_rule(document)
     if "classes" in document or not isinstance(document.get("examples"), int):
         return document
@@ -254,7 +254,7 @@ class Site:
         """Return what a site file holds."""
         body = {
             "site": self.name,
-            "parameters": artefact.encode_parameters(asdict(self.guarantee)),
+            "parameters": artefact.encode_parameters(drop_defaults(asdict(self.guarantee))),
             "levels": _levels(self.guarantee),
             "classes": None if self.classes is None else list(self.classes),
             "examples": list(self.examples),

@@ -526,6 +526,15 @@ def _checked_split(split: Any) -> Split:
     raise InvalidInput(f"split must be {rule}, got {split!r}.", parameter="split")
 
 
+def drop_defaults(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters to store, without those since version 0.3 that have their default."""
+    rare = {field.name: field.default for field in fields(Guarantee)[_N_STORED:]}
+    return {k: v for k, v in parameters.items() if k not in rare or v != rare[k]}
+
+
+_N_STORED = 6  # epsilon, alpha, delta, split, per_class and min_examples are always stored
+
+
 def keep_rule(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document of schema 1 with the rule for ranks of its version among the parameters."""
     parameters = document.get("parameters")

@@ -44,7 +44,7 @@ from metapac.evidence import (
     join_evidence,
 )
 from metapac.grouping import ClusterIds, Data, Scored, as_data
-from metapac.guarantee import Epsilon, Guarantee, Split, keep_rule
+from metapac.guarantee import Epsilon, Guarantee, Split, drop_defaults, keep_rule
 from metapac.ranks import Level
 from metapac.words import Rule, Words, describe_draw
 
@@ -136,7 +136,7 @@ class Calibrated(ABC):
         name, result = self._encoded_result()
         return {
             "kind": self._kind,
-            "parameters": artefact.encode_parameters(self.get_params()),
+            "parameters": artefact.encode_parameters(drop_defaults(self.get_params())),
             "promise": self.promise_,
             name: result,
             "precision": self.precision_.name,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from metapac._common import Counts
-from metapac.binomial import allowed_errors, min_integer
+from metapac.binomial import allowed_errors
 
 # Fraction of delta reserved for rounding: the chain below is accurate to 1e-10.
 _SLACK = 1e-9
