@@ -24,7 +24,7 @@ from metapac.data_checks import Finding, judge_task_names, report
 from metapac.errors import BadArtefact, InvalidInput, keyword
 from metapac.evaluation import Evaluation, evaluate
 from metapac.grouping import ClusterIds, Data
-from metapac.guarantee import Epsilon, Guarantee, percent
+from metapac.guarantee import Epsilon, Guarantee, drop_defaults, percent
 from metapac.inputs import as_classes, as_json_labels, as_json_names
 from metapac.predictors import Calibrated, MetaPS, ThresholdSets
 from metapac.ranks import equal_share
@@ -218,7 +218,10 @@ def _check_fair(guarantee: Guarantee) -> None:
 def _checksum(promise: MetaPS) -> str:
     """Return a checksum of a guarantee that does not depend on its wording or file version."""
     name, result = promise._encoded_result()
-    levels = artefact.encode_parameters(promise._guarantee_params())
+    parameters = drop_defaults(promise._guarantee_params())
+    if parameters.get("sampling") == "capped":  # version 0.2.0 knew nothing else
+        del parameters["sampling"]
+    levels = artefact.encode_parameters(parameters)
     tasks = [str(task) for task in promise.tasks_.tolist()]
     return artefact.checksum({"levels": levels, name: result, "tasks": tasks})
 
