@@ -249,11 +249,15 @@ def supports_classes(guarantee: Guarantee, sizes: Mapping[Any, ArrayLike]) -> bo
     )
 
 
-def smallest(demands: Sequence[Demand], parameter: str, *, fast: bool = False) -> float | None:
-    """Return the smallest value of a parameter that tasks support, the others fixed."""
+def smallest(demands: Sequence[Demand], parameter: str) -> float | None:
+    """Return the smallest value of a parameter that tasks support, the others fixed.
+
+    With several levels it may be too large by a relative error of 1e-5.
+    """
     several = len(demands[0].guarantee.levels) > 1  # which makes each trial slow
-    tolerance = 1e-5 if fast and several else 1e-15
-    return min_value(lambda value: all_feasible(demands, **{parameter: value}), tolerance)
+    return min_value(
+        lambda value: all_feasible(demands, **{parameter: value}), 1e-5 if several else 1e-15
+    )
 
 
 def find_min_examples(demands: Sequence[Demand]) -> int | None:
@@ -367,7 +371,7 @@ def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
     With several levels a larger value may be infeasible where a smaller one is feasible: the count
     allowed at one level may fall while those of others rise.
     """
-    value, most = smallest(demands, name, fast=True), WEAKEST[name]
+    value, most = smallest(demands, name), WEAKEST[name]
     shown = 1.0 if value is None else round_up(value)
     while shown <= most and not all_feasible(demands, **{name: shown}):
         shown = round_up(shown * 1.001)
@@ -449,7 +453,10 @@ class Need(NamedTuple):
 
 def find_needs(guarantee: Guarantee) -> tuple[Need, ...]:
     """Return the needs at each level, without those that another level improves on."""
-    needs = [find_need(guarantee, level) for level in range(len(guarantee.levels))]
+    by_size: dict[int, int] = {}  # of levels with the same size, the lowest needs fewest tasks
+    for number, level in enumerate(guarantee.levels):
+        by_size.setdefault(min_task_size(guarantee, level), number)
+    needs = [find_need(guarantee, number) for number in by_size.values()]
     later = [min((n.tasks for n in needs[i + 1 :]), default=math.inf) for i in range(len(needs))]
     kept = [need for need, least in zip(needs, later, strict=True) if need.tasks < least]
     larger = [need for need in kept if need.examples_per_task > guarantee.min_examples]
@@ -729,8 +736,8 @@ class Plan:
         count = as_whole_number("tasks", tasks)
         size = as_whole_number("examples_per_task", examples_per_task)
         own = [Demand(self.guarantee, np.array([size]), np.array([count]))]
-        delta = None if self.guarantee.delta is None else smallest(own, "delta", fast=True)
-        return Affordable(smallest(own, "epsilon"), smallest(own, "alpha", fast=True), delta)
+        delta = None if self.guarantee.delta is None else smallest(own, "delta")
+        return Affordable(smallest(own, "epsilon"), smallest(own, "alpha"), delta)
 
     def examples_for(self, tasks: int) -> int | None:
         """Return how many labelled examples each task needs, if there are this many tasks.

@@ -31,6 +31,7 @@ _ABOVE, _ABOVE_STEP, _LIST_ABOVE = 5.0, 6.5, 8.0
 # equal share of delta instead: also valid, and hardly worse at such sizes.
 _MAX_ENTRIES = 1 << 26
 _MIN_DELTA = 1e-250
+_DENSE = 1 << 18  # smaller transition matrices are faster in full
 # With more calibration tasks than this in play, the ranks of a list divide delta in two parts, the
 # best of some ways.
 _MAX_LIST = 400
@@ -194,7 +195,7 @@ class _Window(NamedTuple):
 class _Step(NamedTuple):
     """Transition probabilities from the counts of one level to those of the next."""
 
-    inside: Any  # (next window, this window), sparse
+    inside: Any  # (next window, this window), sparse if it is large
     under: NDArray[np.float64]  # (this window,), P(next count <= low of the next window)
     over: NDArray[np.float64]  # (this window,), P(next count > high of the next window)
 
@@ -335,7 +336,8 @@ def _list_ranks(
     below = np.cumsum(list_start(tasks, new))
     h = int(np.searchsorted(below, delta * (1 - part) * (1 - _SLACK), side="right"))
     share = equal_share(delta * part, len(levels))
-    return [allowed_errors(h, 1 - level.alpha_within, share) for level in levels]
+    most = math.nextafter(1.0, 0.0)
+    return [allowed_errors(h, min(1 - level.alpha_within, most), share) for level in levels]
 
 
 def _window(tasks: int, across: float, lower: int, upper: int) -> _Window:
@@ -374,7 +376,8 @@ def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
     inside = sparse.dia_array(
         (chances, away[:, 0] + (other.low - one.low)), shape=(len(other.counts), len(m))
     )
-    return _Step(inside, under, over)
+    is_small = len(m) * len(other.counts) <= _DENSE
+    return _Step(inside.toarray() if is_small else inside, under, over)
 
 
 def _band(m: Counts, lost: float, delta: float) -> tuple[int, int]:

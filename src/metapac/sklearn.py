@@ -273,7 +273,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _make_method(self) -> MetaPS:
         """Return an uncalibrated predictor, once its parameters are known to be valid."""
-        method = MetaPS(**{n: getattr(self, n) for n in MetaPS._parameter_names() if hasattr(self, n)})
+        method = MetaPS(
+            **{n: getattr(self, n) for n in MetaPS._parameter_names() if hasattr(self, n)}
+        )
         stated = method._make_guarantee()
         check_levels(stated.epsilon, stated.alpha, stated.delta, allow=self.allow)
         return method
