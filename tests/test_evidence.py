@@ -158,7 +158,7 @@ def test_a_missing_score_is_found_in_its_task() -> None:
     epsilon=st.sampled_from([0.05, 0.1, 0.3, 0.7]),
 )
 def test_ranks_within_tasks(sizes: list[int], epsilon: float) -> None:
-    g = Guarantee(epsilon=epsilon, alpha=0.1, delta=0.1)
+    g = Guarantee(epsilon=epsilon, alpha=0.1, delta=0.1, sampling="capped")
     expected = [
         [oracles.allowed_errors_in_task(n, epsilon, level) if n else -1 for level in JOINT_LEVELS]
         for n in sizes
@@ -242,9 +242,9 @@ def collect_slowly(
     sizes = np.array([[len(group) for group in row] for row in groups])
     thresholds = np.full((*sizes.shape, len(g.levels)), -np.inf)
     for (task, index), size in np.ndenumerate(sizes):
-        rate = g.epsilon[classes[index]] if isinstance(g.epsilon, dict) else g.epsilon
-        for number, level in enumerate(g.levels):
-            rank = oracles.allowed_errors_in_task(int(size), rate, level.alpha_within)
+        for number in range(len(g.levels)):
+            part = g.for_class(classes[index], classes) if g.per_class else g
+            rank = int(ranks_within(np.array([size]), part)[0, number])
             if size and rank >= 0:
                 thresholds[task, index, number] = groups[task][index][rank]
     ends = [[f(scores[labels == c]) for c in classes] for f in (np.min, np.max)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -60,15 +61,23 @@ def test_splits_of_alpha() -> None:
         across = 0.1 if split == "even" else pytest.approx(0.2 * (1 - within), rel=1e-15)
         assert level == (within, across)
         assert levels(split, delta=None) == (level,)
-    assert [level.alpha_within for level in levels("joint")] == list(JOINT_LEVELS)
-    # Above 1/2 the bound for balanced tasks fails; levels out of order form no chain.
-    assert all(0 < a < b <= 0.5 for a, b in itertools.pairwise(JOINT_LEVELS))
-    assert levels("joint", delta=None) == levels("tight")  # in expectation there is one level
+    joint = [level.alpha_within for level in levels("joint")]
+    assert {*JOINT_LEVELS} < {*joint}
+    assert all(0 < a <= b < 1 for a, b in itertools.pairwise(joint))  # a chain needs their order
+    # Rank 0 is allowed in a task of i examples at a level of its own, whatever epsilon.
+    assert all(any(abs(t - 0.9**i) < 1e-15 for t in joint) for i in range(1, 7))
+    assert levels("joint", delta=None) == levels("joint")
     g = Guarantee(epsilon=0.1, alpha=0.2, delta=0.01)
     assert g.split == "joint"
     for name in ("alpha_within", "alpha_across"):
-        with pytest.raises(InvalidInput, match="split='joint' has 13 levels"):
+        with pytest.raises(InvalidInput, match="split='joint' has 29 levels"):
             getattr(g, name)
+    # The rule of version 0.2.0, which its files keep.
+    old = Guarantee(epsilon=0.1, alpha=0.2, delta=0.01, sampling="capped")
+    assert [level.alpha_within for level in old.levels] == list(JOINT_LEVELS)
+    assert all(level.alpha_within <= 0.5 for level in old.levels)
+    in_expectation = Guarantee(epsilon=0.1, alpha=0.2, delta=None, sampling="capped")
+    assert in_expectation.levels == levels("tight")
 
 
 @given(epsilon=small, alpha=small, delta=small, split=st.one_of(st.just("tight"), levels_within))
@@ -163,13 +172,13 @@ def test_an_alpha_that_underflows_is_rejected() -> None:
     for split in ("joint", "tight", "even"):
         levels: dict[str, Any] = {"epsilon": 0.1, "delta": 0.1, "split": split}
         assert_refused("alpha", Guarantee, alpha=5e-324, **levels)
-        assert min(Guarantee(alpha=1e-322, **levels).levels[0]) > 0
+        assert min(Guarantee(alpha=1e-320, **levels).levels[0]) > 0
 
 
 BAD_INPUT_IS_NAMED: list[Any] = [
     *(("epsilon", {"epsilon": x}) for x in (0, 1, -0.5, math.nan, math.inf, True, "0.1", None)),
     *(("alpha", {"alpha": x}) for x in (1.5, 5e-324)),  # a share of the second underflows
-    *(("delta", {"delta": x}) for x in (0.0, "none", 5e-324, 6e-323)),  # 12 units, 13 levels
+    *(("delta", {"delta": x}) for x in (0.0, "none", 5e-324, 6e-323)),  # 12 units, 29 levels
     *(("split", {"split": x}) for x in (0.51, 0.0, True, math.nan, "adaptive")),
     ("epsilon", {"epsilon": {"a": 0.1}}),
     ("epsilon", {"epsilon": {}, "per_class": True}),
@@ -355,12 +364,13 @@ def test_the_minimum_number_of_tasks_of_the_joint_split() -> None:
         assert max(g.allowed_low_thresholds(tasks - 1)) == -1
     # Of one task: rank 0 is wrong with probability 1 - alpha (1 - .01) = .505.
     g = Guarantee(epsilon=0.1, alpha=0.5, delta=0.51)
-    assert g.allowed_low_thresholds(1) == (0, *[-1] * 12)
-    assert Guarantee(epsilon=0.1, alpha=0.5, delta=0.5).allowed_low_thresholds(1) == (-1,) * 13
+    assert g.allowed_low_thresholds(1) == (0, *[-1] * 28)
+    assert Guarantee(epsilon=0.1, alpha=0.5, delta=0.5).allowed_low_thresholds(1) == (-1,) * 29
 
 
 def test_a_million_tasks() -> None:
-    g, tasks = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5), 10**6
+    # At the 29 levels of today's rule each level gets an equal share of delta for so many tasks.
+    g, tasks = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, sampling="capped"), 10**6
     ranks = g.allowed_low_thresholds(tasks)
     shares = np.array(shares_of(g.levels))
     upper = [allowed_errors(tasks, share, g.delta or 0) for share in shares]
@@ -384,14 +394,14 @@ def _two_levels(tasks: int, shares: np.ndarray, ranks: tuple[int, ...]) -> float
 
 def test_a_chain_too_large_falls_back_on_equal_shares() -> None:
     g = Guarantee(epsilon=0.1, alpha=0.5, delta=0.01)
-    assert g.allowed_low_thresholds(10**8) == full(10**8, g.levels, 0.01 / 13)
+    assert g.allowed_low_thresholds(10**8) == full(10**8, g.levels, 0.01 / 29)
 
 
-@pytest.mark.parametrize("units", [None, 13, 20, 38])
+@pytest.mark.parametrize("units", [None, 29, 40, 86])
 def test_the_smallest_deltas(units: int | None) -> None:
     # In units of the smallest float a share of delta is rounded by up to a half, and never up.
     delta = 1e-300 if units is None else units * 5e-324
-    share = delta / 13 if units is None else units // 13 * 5e-324
+    share = delta / 29 if units is None else units // 29 * 5e-324
     g = Guarantee(epsilon=0.1, alpha=0.1, delta=delta)
     for tasks in (10, 7500, 12_000):
         ranks = g.allowed_low_thresholds(tasks)
@@ -411,7 +421,8 @@ def test_deltas_near_one(delta: float) -> None:
 # The converse: on the worst possible tasks the joint split violates its guarantee with exactly the
 # probability that the ranks were chosen for, once tasks are large enough to attain the levels.
 def test_the_joint_split_cannot_be_loosened() -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
+    # Above level 1/2 the cap of large tasks does not attain the levels.
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, sampling="iid")
     worst = TwoPointFamily(bad=g.alpha + 1e-12, miss=0.1 + 1e-12)
     ranks, shares = g.allowed_low_thresholds(400), shares_of(g.levels)
     claimed = oracles.grown_union_probability(400, shares, ranks)
@@ -420,7 +431,37 @@ def test_the_joint_split_cannot_be_loosened() -> None:
     assert 0.95 * 0.05 < probability <= 0.05
 
 
-# In expectation (delta=None): over the calibration tasks too. Sums of binomial probabilities.
+# In expectation (delta=None), all levels: H, the calibration tasks that break before the new one,
+# is uniform on 0, ..., N. The failure probability is that of the chain that starts there.
+def failure_in_expectation(tasks: int, levels: tuple[Level, ...], ranks: Sequence[int]) -> float:
+    counts, before = np.arange(tasks + 1), 0.0
+    mass, total = np.full(tasks + 1, 1 / (tasks + 1)), 0.0
+    for level, rank in zip(levels, ranks, strict=True):
+        kept = (1 - level.alpha_within) / (1 - before)
+        mass = stats.binom.pmf(counts[:, None], counts, kept) @ mass
+        total += float(mass[: rank + 1].sum())
+        mass[: rank + 1], before = 0.0, level.alpha_within
+    return total
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.25])
+def test_all_levels_in_expectation(alpha: float) -> None:
+    g, caught = Guarantee(epsilon=0.1, alpha=alpha, delta=None), 0
+    for tasks in (3, 4, 9, 10, 20, 23, 60, 199):
+        ranks = g.allowed_low_thresholds(tasks)
+        assert failure_in_expectation(tasks, g.levels, ranks) <= alpha
+        for j, rank in enumerate(ranks):  # no single rank could be larger
+            higher = [*ranks[:j], rank + 1, *ranks[j + 1 :]]
+            assert failure_in_expectation(tasks, g.levels, higher) > alpha * (1 - 1e-4)
+        # Control: each level at the rank that it could have alone.
+        alone = [expectation_rank(tasks, Fraction(level.alpha_across)) for level in g.levels]
+        caught += failure_in_expectation(tasks, g.levels, alone) > alpha * 1.01
+    assert caught >= 4
+    assert max(g.allowed_low_thresholds(math.ceil(1 / alpha))) == 0
+    assert max(g.allowed_low_thresholds(math.ceil(1 / alpha) - 1)) == -1
+
+
+# In expectation with one level: over the calibration tasks too. Sums of binomial probabilities.
 
 
 percentages = st.integers(0, 100).map(lambda percent: percent / 100)
@@ -456,7 +497,7 @@ def violation(g: Guarantee, tasks: int, n: int, kinds: list[Any], rank: int) -> 
     epsilon=st.sampled_from([0.1, 0.3]),
     bad=percentages,
     miss=percentages,
-    split=st.sampled_from(["joint", "even", 0.01, 0.5]),
+    split=st.sampled_from(["tight", "even", 0.01, 0.5]),
 )
 def test_two_kinds_of_tasks(
     tasks: int, n: int, alpha: float, epsilon: float, bad: float, miss: float, split: str | float
@@ -478,7 +519,7 @@ def test_three_kinds_of_tasks_and_three_scores(
 ) -> None:
     first, second = shares[0], (1 - shares[0]) * shares[1]
     kinds = [(first, steps[0]), (second, steps[1]), (1 - first - second, [0.0, 0.0])]
-    g = Guarantee(epsilon=0.1, alpha=alpha, delta=None)
+    g = Guarantee(epsilon=0.1, alpha=alpha, delta=None, split="tight")
     assert violation(g, tasks, n, kinds, rank_of(g, tasks)) <= alpha + 1e-12
 
 
@@ -498,7 +539,7 @@ def worst(rank: int, tasks: int, attained: float) -> float:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.25, 0.5])
 def test_the_rank_is_valid_and_the_next_is_not(alpha: float) -> None:
-    g = Guarantee(epsilon=0.1, alpha=alpha, delta=None)
+    g = Guarantee(epsilon=0.1, alpha=alpha, delta=None, split="tight")
     sizes = np.arange(1, 2000)
     attained = stats.binom.cdf(ranks_within(sizes, g)[:, 0], sizes, 0.1).max()
     assert 0.99 * alpha / 2 < attained <= alpha / 2
@@ -513,7 +554,7 @@ def test_the_rank_is_valid_and_the_next_is_not(alpha: float) -> None:
 def test_numbers_are_the_decimals_that_they_print_as() -> None:
     # As a double, .3 is a little below three tenths, and 200 times .3 x .85 a little below 51.
     assert Fraction(0.3) * (1 - Fraction(0.15)) * 200 < 51
-    assert rank_of(Guarantee(epsilon=0.1, alpha=0.3, delta=None), 199) == 50
+    assert rank_of(Guarantee(epsilon=0.1, alpha=0.3, delta=None, split="tight"), 199) == 50
     assert expectation_rank(199, Fraction(51, 200)) == 50
     assert rank_of(Guarantee(epsilon=0.1, alpha=0.2, delta=None, split="even"), 9) == 0
 
@@ -521,16 +562,16 @@ def test_numbers_are_the_decimals_that_they_print_as() -> None:
 def test_the_minimum_number_of_tasks() -> None:
     # floor(alpha (1 - alpha / 2) (N + 1)) >= 1; at alpha = .1 from N + 1 = 10.53 on.
     for alpha, tasks in ((0.1, 10), (0.05, 20), (0.2, 5), (0.3, 3)):
-        g = Guarantee(epsilon=0.1, alpha=alpha, delta=None)
+        g = Guarantee(epsilon=0.1, alpha=alpha, delta=None, split="tight")
         assert (rank_of(g, tasks), rank_of(g, tasks - 1)) == (0, -1)
-        need = plan(epsilon=0.1, alpha=alpha, delta=None)
+        need = plan(epsilon=0.1, alpha=alpha, delta=None, split="tight")
         examples = math.ceil(math.log(alpha / 2) / math.log(0.9))
         assert (need.tasks, need.examples_per_task) == (tasks, examples)
 
 
 def test_ten_tasks_are_enough(tmp_path: Path) -> None:
     scores, names = np.random.default_rng(0).normal(size=(19, 40)), np.arange(760) // 40
-    method = MetaPS(epsilon=0.1, alpha=0.1, delta=None)
+    method = MetaPS(epsilon=0.1, alpha=0.1, delta=None, split="tight")
     with pytest.raises(InfeasibleGuarantee, match="takes 10 tasks .* settle for alpha=0.106"):
         method.calibrate(scores[:9].ravel(), names[:360])
     whole = clone(method).calibrate(scores.ravel(), names)

