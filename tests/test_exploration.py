@@ -31,6 +31,7 @@ from metapac import (
     plots,
     read_pilot,
 )
+from metapac.evidence import ranks_within
 from metapac.exploration import Cell, Estimate, expected_thresholds, least_tasks
 from metapac.fewshot.study.boxes import draw_boxes
 from metapac.plots import draw_pilot
@@ -185,10 +186,7 @@ def test_each_pilot_task_is_judged_by_the_others(rows: pd.DataFrame, least: int)
 
 def find_levels(values: Any, part: Guarantee) -> list[float]:
     """Return the threshold of a task at each level."""
-    ranks = (
-        oracles.allowed_errors_in_task(len(values), part.miss_rate, level.alpha_within)
-        for level in part.levels
-    )
+    ranks = ranks_within(np.array([len(values)]), part)[0].tolist()
     return [oracles.largest(values.tolist(), rank) for rank in ranks]
 
 

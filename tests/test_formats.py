@@ -187,7 +187,7 @@ FORGERIES: list[tuple[str, str, Any, str]] = [  # file, place, value, and a word
     *(("MetaPS", "evidence.tasks", x, "once|shape|tasks|type")
       for x in (["a"] * 40, ["a"], [["a"]], [1, *NAMES[1:]])),
     *(("MetaPS", "evidence.thresholds", x, "thresholds|evidence|shape|falls")
-      for x in ("x", [[0.5] * 12] * 40, [[10**400] * 13] * 40, [[*[0.5] * 12, 0.4]] * 40)),
+      for x in ("x", [[0.5] * 12] * 40, [[10**400] * 29] * 40, [[*[0.5] * 28, 0.4]] * 40)),
     *(("MetaPS", "evidence.lowest", x, "lowest|range") for x in ([], [0.9])),
     *(("MetaPS", "evidence.ranges", [x] * 40, "between") for x in ([0.9, 0.1], [0.95, 1], [0, 0])),
     *(("clusters", "evidence.clusters.names", x, "cluster") for x in (["a"], ["a"] * 40)),
@@ -197,7 +197,7 @@ FORGERIES: list[tuple[str, str, Any, str]] = [  # file, place, value, and a word
     ("MetaPS", "parameters.per_class", True, "classes"),
     ("per class", "parameters.epsilon", TWICE, "two values"),
     *(("MetaPS", "kind", x, "alpha|Oracle") for x in ("MetaCP", "Oracle")),
-    *(("MetaPS", "schema", x, "schema") for x in (True, 2, "1")),
+    *(("MetaPS", "schema", x, "schema") for x in (True, 3, "1")),
     ("MetaPS", "columns", {"task": "a", "score": "a"}, "each meaning"),
     ("per class", "columns", {"classes": ["dog", "cat"]}, "classes"),
     ("MetaPS", "context", {"trained_on": ["site 3"]}, "share 1 task"),

@@ -112,7 +112,9 @@ WIDE = pd.concat([NEW, pd.DataFrame({f"p_{name}": -1.0 for name in MANY[3:]}, NE
 def promise(**changes: Any) -> MetaPS:
     method = MetaPS(**LEVELS | changes)
     labels = KNOWN.y.to_numpy() if changes.get("per_class") else None
-    return method.calibrate(KNOWN.true.to_numpy(), KNOWN.task.to_numpy(), labels)
+    with warnings.catch_warnings():  # the rare class is always kept
+        warnings.simplefilter("ignore")
+        return method.calibrate(KNOWN.true.to_numpy(), KNOWN.task.to_numpy(), labels)
 
 
 BASE, PER_CLASS = promise(), promise(**EACH)
