@@ -22,7 +22,7 @@ from sklearn.base import clone
 from metapac import InfeasibleGuarantee, NotCalibrated, load
 from metapac._common import Array
 from metapac.cli.app import app
-from metapac.fewshot import CallableLearner, MetaCP, ProtoNet, meta_cp, quantile_predictor
+from metapac.fewshot import CallableLearner, MetaCP, ProtoNet, meta_cp
 from metapac.fewshot.meta_cp import Correction, Split, find_correction
 from metapac.fewshot.quantile_predictor import QuantilePredictor, leave_one_out
 from metapac.fewshot.synthetic import NormalFamily
@@ -113,20 +113,6 @@ def test_the_hardest_tasks_rarely_violate_the_guarantee(delta: float) -> None:
         assert careless.max() > min(delta, 0.3)
 
 
-def test_a_feasible_guarantee_stays_feasible_with_more_data() -> None:
-    start: dict[str, Any] = {"epsilon": 0.2, "delta": 0.01, "tasks": 40}
-    grids = {"epsilon": np.linspace(0.01, 0.99, 99), "delta": np.geomspace(1e-12, 0.9, 60)}
-    for over in OVER:
-        for name, values in (grids | {"tasks": np.arange(1, 100)}).items():
-            result = []
-            for value in values:
-                epsilon, delta, tasks = (start | {name: value}).values()
-                room = correct(over, epsilon, delta, [30] * tasks).leaves_room(epsilon, tasks)
-                result.append(room)
-            assert result == sorted(result)
-            assert {False, True} == set(result)
-
-
 # Halves and quarters, which the reference represents exactly as fractions.
 dyadic = st.sampled_from([-math.inf, -1.0, -0.25, 0.0, 0.5, 0.75, 1.0, math.inf])
 
@@ -178,20 +164,6 @@ def test_lambda_is_the_smallest_that_is_enough(
     assert method.task_sizes_.sum() == len(examples)
 
 
-def test_lambda_is_an_order_statistic_if_tasks_have_one_size() -> None:
-    # 500 tasks of the same 1000 nonconformities: 1 .. 1000, all of them shifted by the quantile.
-    scores, tasks = -np.tile(np.arange(1.0, 1001), 500) - 7, np.repeat(np.arange(500), 1000)
-    ranks = {(0.5, "tasks"): 918, (1e-5, "tasks"): 960}
-    for (delta, over), rank in (ranks | {(0.5, "examples"): 904, (1e-5, "examples"): 914}).items():
-        method = MetaCP(epsilon=0.1, delta=delta, over=over)
-        assert method.calibrate(scores, tasks, np.full(500, 7.0)).lambda_ == rank
-        assert rank == math.ceil(1000 * 501 / 500 * (0.9 + method.correction_))
-    # 2 (1 - epsilon + correction) = 0.904 of one task's examples must be covered.
-    alone = MetaCP(epsilon=0.95, delta=0.5)
-    assert alone.calibrate(-np.arange(1.0, 11), [0] * 10, [0.0]).lambda_ == 10
-    assert alone.calibrate(-np.arange(1.0, 101), [0] * 100, [0.0]).lambda_ == 91
-
-
 def test_rounding_never_helps() -> None:
     # In floating point 2 (1 - 0.85) is more than 0.3, which three of ten do not reach.
     ten = -np.arange(1.0, 11), ["a"] * 10, [0.0]
@@ -220,19 +192,6 @@ def test_no_example_that_counted_as_covered_is_lost_to_rounding(
         pairs = zip(values, quantiles, strict=True)
         covered = sum(int(method.predict_set(score, quantile)[0]) for score, quantile in pairs)
         assert covered / 13 >= 0.5 + method.correction_
-
-
-def test_sets_are_scores_at_least_the_threshold() -> None:
-    scores, tasks = many()
-    method = MetaCP(epsilon=0.5, delta=0.1).calibrate(scores, tasks, np.zeros(60))
-    cut = method.threshold(0.5)
-    assert cut == pytest.approx(-(0.5 + method.lambda_))
-    kept = method.predict_set([[cut, np.nextafter(cut, -9)], [cut + 1, -math.inf]], 0.5)
-    assert kept.tolist() == [[True, False], [True, False]]
-    hopeless = method.calibrate(np.full(1200, -math.inf), tasks, np.zeros(60))
-    assert (hopeless.lambda_, hopeless.threshold(3.0)) == (math.inf, -math.inf)
-    assert hopeless.predict_set([-math.inf], 3.0).all()
-    assert hopeless.promise_.endswith("Every label is kept, so the guarantee holds trivially.")
 
 
 @pytest.mark.parametrize(("over", "needed"), [("tasks", 145), ("examples", 341)])
@@ -494,24 +453,6 @@ def test_a_prediction_depends_on_the_set_and_the_seed_alone() -> None:
     np.testing.assert_allclose(predictor.predict(1000 * supports + 5), 1000 * first - 3, rtol=1e-6)
     predictor.fit(np.full((5, 3), 0.5), np.full(5, -0.25), epochs=50, lr=0.01)
     np.testing.assert_allclose(predictor.predict(np.full((1, 3), 0.5)), -0.25, atol=0.05)
-
-
-def test_every_epoch_uses_every_task_once_in_a_new_order() -> None:
-    seen: list[float] = []
-
-    class Remember(torch.nn.Linear):
-        def __init__(self) -> None:
-            super().__init__(1, 1)
-
-        def forward(self, sets: torch.Tensor) -> torch.Tensor:
-            seen.extend(sets[:, 0].tolist())
-            return super().forward(sets)[:, 0]
-
-    with mock.patch.object(quantile_predictor, "_DeepSet", Remember):
-        QuantilePredictor(epsilon=0.1, rng=0).fit(np.arange(70.0)[:, None], np.zeros(70), epochs=2)
-    ranks = np.argsort(np.argsort(np.reshape(seen, (2, 70)), axis=1), axis=1)
-    assert len(set(seen)) == 70
-    assert ranks[0].tolist() != ranks[1].tolist() != [*range(70)] != ranks[0].tolist()
 
 
 def test_bad_input_of_a_predictor_is_refused() -> None:

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from metapac import PS, Context, InvalidInput, MetaPS, answers
-from metapac.fewshot import CallableLearner, InContextLearner, Task, read_samples, score_tasks
+from metapac import PS, Context, InvalidInput
+from metapac.fewshot import InContextLearner, Task, read_samples, score_tasks
 from metapac.fewshot.prompts import Samples
 from tests.helpers.refusals import assert_refused
 from tests.helpers.sample_logs import NAME, REAL_LINE, sample, write_log
@@ -71,20 +71,6 @@ def test_labels_absent_from_the_support_set() -> None:
     assert (absent.predict_proba(TEXTS)[:, 2] == 0).all()
     named = InContextLearner(overlap, labels=NAMES).adapt(SUPPORT[:2], [0, 1])
     assert (named.predict_proba(TEXTS)[:, 2] > 0).all()
-
-
-def test_tasks_of_texts_are_scored_as_by_any_other_learner() -> None:
-    def uniform(support: Any, labels: Any, texts: Any) -> Any:
-        return np.full((len(texts), 3), 0.25)
-
-    for outputs in ("probabilities", "logits", "scores"):
-        here, ids = score_tasks(InContextLearner(uniform, outputs=outputs), [TASK])
-        there, _ids = score_tasks(CallableLearner(uniform, outputs=outputs), [TASK])
-        assert (here.tolist(), ids.tolist()) == (there.tolist(), ["shop"] * 5)
-    scores, _ids = score_tasks(InContextLearner(overlap, labels=NAMES), [TASK])
-    exact = special.softmax(overlap(SUPPORT, [0, 1, 2], TEXTS), axis=1)[np.arange(5), TASK.query_y]
-    assert scores == pytest.approx(exact, rel=1e-9)
-    assert (scores <= exact).all()
 
 
 def test_texts_in_one_prompt_are_refused_and_noise_is_borne_in_float16() -> None:
@@ -217,20 +203,6 @@ def test_scores_are_those_of_a_slow_loop(
         assert samples.choices[i] == tuple(text for text, _ in pairs)
         assert samples.true_scores[i] == samples.scores[i][label]
     assert samples.tasks.tolist() == ["x"] * len(rows)
-
-
-def test_any_score_function_applies(tmp_path: Path) -> None:
-    p = [1 / (1 + math.exp(-2)), 1 / (1 + math.exp(2)), 0.0]
-    expected = {
-        "probability": p,  # an impossible choice has probability 0
-        "log_probability": [math.log(p[0]), math.log(p[1]), -math.inf],
-        "margin": [p[0] - p[1], p[1] - p[0], -p[0]],
-        "probability(temperature=2.0)": [1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1)), 0.0],
-    }
-    for score, values in expected.items():
-        samples = read(tmp_path, sample([-1.0, -3.0, -math.inf], 0), score=score)
-        assert samples.scores[0] == pytest.approx(values, rel=1e-12)
-        assert samples.score == score
 
 
 json_values = st.recursive(
@@ -401,26 +373,3 @@ def test_sets_of_another_model_or_score_function_are_refused(tmp_path: Path) -> 
         other = read_samples(log, **same | {name: value})
         expected = "score 'margin'" if name == "score" else f"model {context.model}"
         assert_refused(expected, other.predict_sets, predictor)
-
-
-def test_from_logs_to_a_guarantee_and_answers(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    logs = []
-    for subject in range(60):
-        strength = rng.uniform(2, 5)
-        records = []
-        for i in range(50):
-            count, label = int(rng.integers(3, 6)), int(rng.integers(3))
-            values = rng.normal(size=count) + strength * (np.arange(count) == label) - 9
-            records.append(sample(values.tolist(), label, doc_id=i))
-        name = f"samples_subject{subject}_2026-01-31T12-34-56.jsonl"
-        logs.append(write_log(tmp_path, records, name))
-    calibration, new = read_samples(logs[:40]), read_samples(logs[40:])
-    predictor = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1)
-    predictor.calibrate(calibration.true_scores, calibration.tasks)
-    sets = new.predict_sets(predictor)
-    assert sets == [np.flatnonzero(row >= predictor.threshold_).tolist() for row in new.scores]
-    missed = [label not in kept for label, kept in zip(new.labels, sets, strict=True)]
-    wrong = answers(sets).count_errors(new.labels)
-    assert wrong.of_all <= np.mean(missed)
-    assert np.mean(missed) == np.mean(new.true_scores < predictor.threshold_)

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 from metapac import artefact, load
-from metapac.fewshot import ClassPool, load_learner, load_pools, read_samples
+from metapac.fewshot import load_learner, load_pools, read_samples
 from metapac.fewshot.datasets.pools import RUN
 from metapac.fewshot.reproduce import run as experiments
-from metapac.fewshot.scoring import accuracy, tabulate
+from metapac.fewshot.scoring import accuracy
 from tests.helpers.commands import LEVELS, metapac
 from tests.helpers.experiments import class_pools
 from tests.helpers.sample_logs import sample, write_log
@@ -98,51 +98,6 @@ def test_a_split_that_does_not_fit_the_data_is_refused() -> None:
             "train", data, "--pools", "s.json", "-o", "never", code=2
         )
     assert not Path("never").exists()
-
-
-@pytest.mark.usefixtures("folder", "one_thread")
-def test_a_run_that_is_extended_is_that_of_one_call() -> None:
-    run("train", "rows.npz", *SHORT, "-o", "run")
-    run("train", "rows.npz", *SHORT, "--epochs", 4, "-o", "run")
-    run("train", "rows.npz", *SHORT, "--epochs", 4, "-o", "whole")
-    weights = [Path(name, "model.safetensors").read_bytes() for name in ("run", "whole")]
-    assert weights[0] == weights[1]
-    np.savez("rows.npz", x=X + 1, y=Y)
-    assert "rows.npz" in run("train", "rows.npz", *SHORT, "--epochs", 5, "-o", "run", code=2)
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_class_that_is_too_small_is_in_no_pool() -> None:
-    np.savez("rows.npz", x=X[9:], y=Y[9:])  # class 00 has three examples
-    Path("split.json").write_text(json.dumps(SPLIT))
-    for more in ([], ["--pools", "split.json"]):
-        assert "class 00" in run("train", "rows.npz", *SHORT, *more, "-o", f"run{len(more)}")
-        record = read_run(f"run{len(more)}")
-        assert record["left_out"] == ["class 00"]
-        assert "class 00" not in set().union(*record["pools"].values())
-    words = ["--shots", 6, "--tasks", 3, "-o", "s.parquet"]
-    assert "--queries 6" in run("score", "rows.npz", *words, code=2)  # the largest that works
-    for queries, code in ((6, 0), (7, 2)):
-        run("score", "rows.npz", *words, "--queries", queries, code=code)
-
-
-@pytest.mark.usefixtures("folder", "one_thread")
-def test_scores_of_a_run_and_of_its_weights_are_those_of_the_library() -> None:
-    run("train", "rows.npz", *SHORT, "--ways", 3, "-o", "run")
-    learner, pool = load_learner("run"), load_pools("run").pools.test
-    weights = ["run/model.safetensors", "--data", "rows.npz"]
-    for words, drawn_from in (
-        (["run", "--pool", "test"], pool),
-        (weights, ClassPool(X, Y, name="all")),
-    ):
-        run("score", *words, "--tasks", 6, *SIZE, "-o", "scores.parquet")
-        found, before = pd.read_parquet("scores.parquet"), Path("scores.parquet").read_bytes()
-        expected = tabulate(learner, drawn_from.tasks(6, ways=3, shots=2, queries=4, rng=0))
-        np.testing.assert_array_equal(found.score, expected["score"])
-        np.testing.assert_array_equal(np.array([*found.scores]), np.array(expected["scores"]))
-        run("score", *words, "--tasks", 6, *SIZE, "-o", "scores.parquet")
-        assert Path("scores.parquet").read_bytes() == before
-    assert "--data" in run("score", weights[0], *SIZE, "-o", "s.parquet", code=2)
 
 
 def test_sets_and_answers_of_prompts_are_those_of_the_library(folder: Path) -> None:

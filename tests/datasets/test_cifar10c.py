@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import pickle
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -201,63 +199,6 @@ def test_maps_are_those_of_scipy(side: int, reach: float, seed: int) -> None:
         np.testing.assert_allclose([moved, displaced], [x, x], atol=1e-12)
 
 
-def ramps(n: int) -> Array:
-    """Images whose values are their positions: column, row, zero."""
-    rows, columns = np.mgrid[:32, :32] / 31
-    return np.broadcast_to(np.stack([columns, rows, 0 * rows]), (n, 3, 32, 32))
-
-
-@pytest.mark.parametrize(("severity", "reach"), [(1, 2.56), (2, 2.24)])
-def test_the_three_points_move_uniformly_within_their_bounds(
-    severity: int, reach: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(corruptions._STRENGTH, severity, 0.0)
-    outcome = 31 * corrupt(ramps(2000), [Corruption("elastic transform", severity)], 0)
-    # The sources of the pixels around the centre determine the map, and so the moves.
-    source = np.moveaxis(outcome[:, :2, 14:18, 14:18], 1, 3).reshape(2000, 16, 2)
-    rows, columns = (axis.ravel() for axis in np.mgrid[14:18, 14:18])
-    back = np.linalg.pinv(np.c_[columns, rows, np.ones(16)]) @ source  # (2000, 3, 2)
-    points = np.array([[26.0, 26.0], [26.0, 6.0], [6.0, 6.0]])
-    moves = (points - back[:, 2:]) @ np.linalg.inv(back[:, :2]) - points
-    assert np.abs(moves).max() <= reach + 1e-9
-    share = (moves.reshape(-1) / reach + 1) / 2
-    assert stats.kstest(share, "uniform").pvalue > FALSE_ALARM
-    assert stats.kstest(share / 1.1, "uniform").pvalue < FALSE_ALARM
-    apart = np.corrcoef(moves.reshape(2000, 6).T) - np.eye(6)
-    assert np.abs(apart).max() < stats.norm.isf(FALSE_ALARM / 60) / math.sqrt(2000)
-
-
-def test_displacements_have_their_variance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(corruptions._MOVE, 2, 0.0)
-    n, x = 2000, ramps(2000)
-    outcome = 31 * (corrupt(x, [Corruption("elastic transform", 2)], 0) - x)[:, :2]
-    blur = ndimage.gaussian_filter1d(np.eye(32), 6.4, axis=0, mode="reflect", truncate=3)
-    for row, column in [(16, 16), (3, 9)]:
-        weights = 1.6 * np.outer(blur[row], blur[column])
-        variance = float((weights**2).sum()) / 3
-        fourth = 3 * variance**2 - float((weights**4).sum()) * 2 / 15
-        here = outcome[:, :, row, column]  # (n, 2)
-        spread = math.sqrt((fourth - variance**2) / (2 * n))
-        limit = stats.norm.isf(FALSE_ALARM / 4)
-        assert abs((here**2).mean() - variance) < limit * spread
-        assert abs((1.3 * here**2).mean() - variance) > limit * spread
-        assert abs(here.mean()) < limit * math.sqrt(variance / (2 * n))
-        assert abs(np.corrcoef(here.T)[0, 1]) < limit / math.sqrt(n)
-
-
-def test_images_get_independent_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corruptions, "_CHUNK", 3)
-    x = np.full((8, 3, 32, 32), 127, np.uint8)
-    for noise in KINDS[:3]:
-        values = corrupt(x, [Corruption(noise, 2)], 0).reshape(8, -1)
-        limit = stats.norm.isf(FALSE_ALARM / 56) / math.sqrt(values.shape[1])
-        assert np.abs(np.corrcoef(values) - np.eye(8)).max() < limit
-        assert np.corrcoef(values[[0, 0]])[0, 1] > limit
-    for corruption in NINE[1:]:
-        outcome = corrupt(np.repeat(pictures(1), 8, axis=0), [corruption], 0)
-        assert len({picture.tobytes() for picture in outcome}) == 8
-
-
 def test_a_sequence_is_applied_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     effects = {"gaussian noise": lambda x, *_: x / 2, "impulse noise": lambda x, *_: x + 0.25}
     for name, effect in effects.items():
@@ -269,19 +210,6 @@ def test_a_sequence_is_applied_in_its_order(monkeypatch: pytest.MonkeyPatch) -> 
     assert set(corrupt(x, [add, add, add, halve], 0).flat) == {0.5}  # clipped in between
     levels = np.full((1, 1, 8, 8), 7, np.uint8)
     assert set(corrupt(levels, [halve, halve], 0).flat) == {2}  # 3.5 is rounded to 4 in between
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_results_depend_on_rng_alone(device: str) -> None:
-    x, sequence = torch.from_numpy(pictures(4)).to(device), NINE[5:]
-    before = torch.get_rng_state()
-    once = corrupt(x, sequence, 5)
-    assert (once.device, once.dtype) == (x.device, torch.uint8)
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(99)
-    generator = np.random.default_rng(5)
-    assert torch.equal(once, corrupt(x, sequence, generator))
-    assert not torch.equal(once, corrupt(x, sequence, generator))
 
 
 def test_images_of_any_memory_are_read_and_not_modified(tmp_path: Any) -> None:
@@ -403,19 +331,6 @@ def test_corruptions_do_not_synchronise_with_the_gpu(tmp_path: Path) -> None:
         sampler.gather(drawn)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-def test_without_torch_files_are_prepared_and_no_pools_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = prepared(tmp_path)
-    for name in [name for name in sys.modules if name.split(".")[0] == "torch"]:
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "metapac.fewshot.datasets.corruptions")
-    os.utime(tmp_path / "source" / "cifar-10-batches-bin" / "test_batch.bin")
-    assert len(prepare(tmp_path / "source", home=home).arrays) == 3
-    with pytest.raises(ModuleNotFoundError, match=r"metapac\[torch\]"):
-        cifar10c(home=home)
 
 
 @needs_real_data

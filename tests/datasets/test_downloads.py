@@ -213,18 +213,6 @@ def test_a_bad_address_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
         download(Download("http://host:port/x", "x"), tmp_path)
 
 
-def test_an_interrupted_call_is_resumed(site: Site, tmp_path: Path) -> None:
-    def stop(stage: str, done: int, total: int | None) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetch(site, tmp_path, progress=stop)
-    have = (tmp_path / "data.bin.part").stat().st_size
-    site.plan = [status(302, Location="/elsewhere")]
-    assert fetch(site, tmp_path) == BODY
-    assert site.ranges() == [None, f"bytes={have}-", f"bytes={have}-"]
-
-
 def test_a_checksum_is_enough_to_resume_and_catches_foreign_bytes(
     site: Site, tmp_path: Path
 ) -> None:
@@ -281,24 +269,6 @@ def test_redirects_from_https_to_http_are_refused(
     assert len(site.asked) == 1
     site.plan = [status(302, Location=secure), status(302, Location=secure)]
     assert fetch(site, tmp_path) == BODY
-
-
-def test_one_of_several_callers_downloads_and_the_others_wait(site: Site, tmp_path: Path) -> None:
-    item, got = Download(site.url, "data.bin", SHA), []
-    both = threading.Barrier(3)
-
-    def call() -> None:
-        both.wait()
-        got.append(download(item, tmp_path).read_bytes())
-
-    threads = [threading.Thread(target=call) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert got == [BODY] * 3
-    assert len(site.asked) == 1
-    assert names(tmp_path) == ["data.bin"]
 
 
 VERSIONS: dict[str, Callable[[int], dict[str, str]]] = {

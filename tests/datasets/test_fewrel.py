@@ -104,23 +104,6 @@ def sentences(draw: st.DrawFn) -> dict[str, Any]:
     return sentence(*tokens, head=head, tail=tail)
 
 
-@settings(max_examples=60)
-@given(some=st.lists(sentences(), min_size=1, max_size=3))
-def test_encoding_agrees_with_a_loop_over_tokens(fresh: Fresh, some: list[dict[str, Any]]) -> None:
-    some = [*some, sentence("A", "b")]
-    folder = publish(fresh(), {"P1": some}, {"P2": some}, "a 1\nb 2\n")
-    data = prepare(folder, home=folder)
-    rows = {word: 2 + i for i, word in enumerate(data["words"][2:, 0].tolist())}
-    assert data["x"].shape == (2 * len(some), 128, 3)
-    for encoded, item in zip(data["x"].tolist(), [*some, *some], strict=True):
-        expected = [[0, 0, 0]] * 128
-        entities = [at if at < 128 else 128 for at in (item["h"][2][0][0], item["t"][2][0][0])]
-        for j, word in enumerate(item["tokens"][:128]):
-            row = {"A": rows[1.0], "b": rows[2.0], "c": 1, " ": 1}[word]
-            expected[j] = [row, j - entities[0], j - entities[1]]
-        assert encoded == expected
-
-
 piece = st.text(st.characters(exclude_characters=" \n", exclude_categories=["Cs", "Lu", "Lt", "N"]))
 letters = st.text("abc.@\u2028é", min_size=1, max_size=3)  # never a number
 words_with_spaces = st.builds(
@@ -150,26 +133,6 @@ def test_vectors_of_the_words_are_read_in_the_order_of_the_file(
     prepared = prepare(folder, home=folder)
     first = [i for i, word in enumerate(words) if word in wanted]  # repeats come later
     np.testing.assert_array_equal(prepared["words"][2:], vectors[first].astype(np.float32))
-
-
-def test_words_and_numbers_of_every_notation_are_read(tmp_path: Path) -> None:
-    text = ". . . -3e-05 +1.5 .5\n. 1E2 2 3.\nat name@domain.com 0 5 6\nat 0 7 8\nnan 1 2 3\n"
-    used = {"P1": [sentence(". . .", ".", "at", "nan")]}
-    data = prepare(publish(tmp_path, used, {"P2": used["P1"]}, text), home=tmp_path)
-    expected = [[-3e-05, 1.5, 0.5], [100, 2, 3], [0, 7, 8], [1, 2, 3]]
-    np.testing.assert_array_equal(data["words"][2:], np.array(expected, np.float32))
-    assert data["x"][0, :5, 0].tolist() == [2, 3, 4, 5, 0]
-
-
-def test_every_truncation_of_the_vectors_is_noticed(tmp_path: Path) -> None:
-    whole, used = "a 0.25 1.5\nb 2.5 -3e-1\n", {"P1": [sentence("a", "b")]}
-    for header in ("", "2 2\n"):
-        text = header + whole
-        for size in range(1, len(text)):
-            publish(tmp_path, used, {"P2": used["P1"]}, text[:size])
-            if not header and text[size - 1] == "\n":  # only a header tells how many there were
-                continue
-            assert_refused("glove.6B.50d.txt", prepare, tmp_path, home=tmp_path)
 
 
 def test_damaged_files_are_named_and_leave_nothing_behind(tmp_path: Path) -> None:
@@ -243,24 +206,6 @@ def test_the_vectors_of_the_paper_are_preferred(tmp_path: Path) -> None:
         file.unlink()
 
 
-def test_missing_files_are_named_with_their_source(tmp_path: Path) -> None:
-    for place in (tmp_path / "none", tmp_path):
-        named = ("train_wiki.json", "val_wiki.json", "glove.6B.50d.txt")
-        for text, name in zip(missing(place), named, strict=True):
-            assert text.startswith(f"{name} is missing: run 'metapac data fetch fewrel'")
-            assert "https://" in text
-    publish(tmp_path / "in", **SMALL)
-    assert missing(tmp_path) == []
-    (tmp_path / "in" / "glove.6B.50d.txt").unlink()
-    assert len(missing(tmp_path)) == 1
-    with pytest.raises(FileNotFoundError, match=r"glove\.6B\.50d\.txt is missing.*/in'$"):
-        prepare(tmp_path / "in", home=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"none\.txt is missing.*none\.txt'$"):
-        prepare(tmp_path / "in", glove=tmp_path / "none.txt", home=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"fewrel is not prepared under"):
-        fewrel(home=tmp_path)
-
-
 def test_pools_are_whole_relations_and_the_largest_are_not_for_training(tmp_path: Path) -> None:
     publish_sizes(tmp_path / "in", train=[3, 7, 4, 9, 5], val=[6, 2])
     prepare(tmp_path, home=tmp_path / "home")
@@ -281,17 +226,6 @@ def test_pools_are_whole_relations_and_the_largest_are_not_for_training(tmp_path
     # Mapped arrays are read-only, copies are not: only rows that are not contiguous are copied.
     assert not pools.test.x.flags.writeable
     assert pools.train.x.flags.writeable
-
-
-def test_a_size_of_0_gives_no_pool_and_training_may_be_empty(tmp_path: Path) -> None:
-    prepare(publish_sizes(tmp_path / "in", train=[2, 2, 2], val=[2]), home=tmp_path)
-    pools, _ = fewrel(calibration=0, home=tmp_path)
-    assert pools.calibration is pools.validation is None
-    assert len(pools.train.names) == 3
-    assert fewrel(calibration=2, validation=1, home=tmp_path)[0].train is None
-    assert_refused("calibration validation 3", fewrel, calibration=2, validation=2, home=tmp_path)
-    for name in ("calibration", "validation"):
-        assert_refused(name, fewrel, **{name: -1}, home=tmp_path)
 
 
 def test_ties_are_broken_at_random_and_reproducibly(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
-from decimal import Decimal
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
@@ -297,23 +296,6 @@ def test_a_table_gives_the_same_data_as_the_published_files(tmp_path: Path, suff
     assert [first.facts[name] for name in facts] == [second.facts[name] for name in facts]
 
 
-def test_a_table_may_hold_numbers_of_any_type(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    n = 40
-    columns: Columns = {"year": [2021] * n, "STATE_fips": [39] * n, "HadHeartAttack": [0, 1] * 20}
-    columns |= {
-        "decimal": pa.array([None, *[Decimal("1.5")] * (n - 1)]),
-        "coded": pa.array([*[3] * (n - 1), -1], pa.int8()).dictionary_encode(),
-        "true": pa.array([None, *[True] * (n - 1)]),
-        "none": pa.nulls(n),
-        "short": pa.array([2.5] * n, pa.float32()),
-    }
-    data = prepare(write_table(tmp_path / "x.parquet", columns), home=tmp_path)
-    assert data.facts["features"] == ["decimal", "coded", "true", "short"]
-    assert data["x"].tolist() == [[1.5, 3, 1, 2.5]] * (n - 2)
-    assert data["y"].tolist() == [0, 1][1:] + [0, 1] * 18 + [0]
-
-
 def test_csv_may_change_its_mind(tmp_path: Path) -> None:
     # Whole numbers, or nothing at all, in the first block of 1 MiB say nothing of the next.
     lines = ["year,state,label,a,b", *["2021,1,0,1,"] * 100_000, *["2021,1,1,2.5,3"] * 99, ""]
@@ -381,13 +363,6 @@ def test_tables_that_cannot_be_cleaned_are_refused(tmp_path: Path) -> None:
             prepare(tmp_path / "heart.csv")
 
 
-def test_strange_labels_of_a_year_are_refused(tmp_path: Path) -> None:
-    write_year(tmp_path / "LLCP2011.XPT", respondents(2011))
-    write_year(tmp_path / "LLCP2012.XPT", respondents(2012) | {"CVDINFR4": [3] * 60})
-    assert_refused("LLCP2012.XPT CVDINFR4 1, 2, 7, 9 3", prepare, tmp_path, home=tmp_path)
-    assert_refused("label LLCP2011.XPT", prepare, tmp_path, label="CVDCRHD4")
-
-
 def test_a_folder_holds_yearly_files_or_one_table(tmp_path: Path) -> None:
     (tmp_path / "heart").mkdir()
     columns = respondents(2021) | {"YEAR": [2021] * 60}
@@ -406,19 +381,6 @@ def test_a_folder_holds_yearly_files_or_one_table(tmp_path: Path) -> None:
     assert raised.value.filename == str(tmp_path / "home")
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    (wanted,) = missing(tmp_path)
-    assert "LLCP2011.XPT to LLCP2020.XPT" in wanted
-    assert "heart.parquet or heart.csv" in wanted
-    for year in (2021, *range(2012, 2020)):
-        write_year(tmp_path / f"LLCP{year}.XPT ", respondents(year))
-        assert (missing(tmp_path) == []) is (year == 2021)
-    assert missing(tmp_path)[0].startswith("LLCP2011.XPT, LLCP2020.XPT of the paper's years")
-    for year in (2011, 2020):
-        write_year(tmp_path / f"LLCP{year}.XPT", respondents(year))
-    assert missing(tmp_path) == []
-
-
 def test_notes_warn_of_a_feature_that_leaks_the_label(tmp_path: Path) -> None:
     columns = {"year": [2021] * 30, "state": [1] * 30, "label": [0, 1] * 15, "_MICHD": [2, 1] * 15}
     path = write_table(tmp_path / "x.parquet", columns | {"MONTH": [5] * 30, "age": [*range(30)]})
@@ -433,15 +395,6 @@ def test_notes_warn_of_a_feature_that_leaks_the_label(tmp_path: Path) -> None:
     ]
     left = prepare(path, home=tmp_path, exclude=["_MICHD"]).facts["notes"]
     assert not any("leaks" in note for note in left)
-
-
-def test_states_have_the_names_of_their_numbers() -> None:
-    known = {n: state_name(n) for n in range(100) if not state_name(n).startswith("state ")}
-    assert len(known) == len(set(known.values())) == 50 + 1 + 5
-    states = [name for n, name in known.items() if n <= 56 and n != 11]
-    assert states == sorted(states)  # the numbers follow the alphabet
-    assert (known[11], known[39], known[72]) == ("District of Columbia", "Ohio", "Puerto Rico")
-    assert not {3, 7, 14, 43, 52} & {*known}  # never assigned
 
 
 @settings(max_examples=20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -22,12 +21,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import BadArtefact, InvalidInput
-from metapac._common import data_home
+from metapac import BadArtefact
 from metapac.artefact import checksum, new_folder, temporary_name
 from metapac.errors import BadArchive
 from metapac.fewshot.datasets import cache, catalogue
-from metapac.fewshot.datasets.catalogue import CATALOGUE, Download, get_data_set, unpack
+from metapac.fewshot.datasets.catalogue import Download, get_data_set, unpack
 
 FILES = {"a.txt": b"first", "sub/b.bin": bytes(range(256)) * 70, "sub/deep/c": b"", "d": b"last"}
 SMALL = {"a": b"text, text, text", "b/c": random.Random(0).randbytes(40)}
@@ -171,23 +169,6 @@ def test_every_truncation_and_flipped_bit_is_noticed_or_harmless(tmp_path: Path,
             shutil.rmtree(tmp_path)
             tmp_path.mkdir()
     assert noticed > len(content) / 2
-
-
-def test_every_entry_is_complete(tmp_path: Path) -> None:
-    for name, data_set in CATALOGUE.items():
-        assert data_set is get_data_set(name)
-        assert all(item.url.startswith("https://") for item in data_set.downloads)
-        large = [item for item in data_set.downloads if item.name.startswith(("cifar", "glove"))]
-        assert all(item.sha256 for item in large)
-        assert len({item.name for item in data_set.downloads}) == len(data_set.downloads)
-        assert data_set.source(tmp_path) == tmp_path / name / "source"
-        (sentence, *_) = data_set.missing(tmp_path)
-        assert f"metapac data fetch {name}" in sentence
-    with pytest.raises(InvalidInput, match="name must be .*, got 'imagenet'"):
-        get_data_set("imagenet")
-    by_hand = get_data_set("miniimagenet").manual_instructions(tmp_path)
-    assert f"{tmp_path}/miniimagenet/source/images" in by_hand
-    assert get_data_set("heart").manual_instructions(tmp_path) == ""
 
 
 def test_an_archive_is_unpacked_once_unless_it_or_its_files_change(
@@ -344,27 +325,6 @@ def test_damage_is_reported_and_repaired(tmp_path: Path, source: Path) -> None:
         cache.open_prepared("set", tmp_path)
 
 
-def test_arrays_are_verified_once_per_process(
-    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = cache.prepare("set", [source], fill, home=tmp_path).folder
-    for path in folder.glob("*.npy"):
-        os.utime(path, (1, 1))  # what was just written is read again
-    read, digest = [], hashlib.file_digest
-
-    def count(*arguments: Any) -> Any:
-        read.append(arguments)
-        return digest(*arguments)
-
-    monkeypatch.setattr(hashlib, "file_digest", count)
-    for _ in range(3):
-        cache.open_prepared("set", tmp_path)
-    assert len(read) == 2
-    (folder / "x.npy").touch()
-    cache.open_prepared("set", tmp_path)
-    assert len(read) == 3
-
-
 def test_two_callers_at_once_give_one_valid_cache(tmp_path: Path, source: Path) -> None:
     both, made = threading.Barrier(2), []
 
@@ -383,14 +343,3 @@ def test_two_callers_at_once_give_one_valid_cache(tmp_path: Path, source: Path) 
     prepared = cache.open_prepared("set", tmp_path)
     assert made == [prepared.checksum] * 2
     assert list((tmp_path / "set").iterdir()) == [prepared.folder]
-
-
-def test_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("METAPAC_DATA", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, folder in (("HOME", ".cache/metapac"), ("XDG_CACHE_HOME", "metapac")):
-        monkeypatch.setenv(name, "/somewhere")
-        assert data_home() == Path("/somewhere", folder)
-    monkeypatch.setenv("METAPAC_DATA", "/data")
-    assert data_home() == Path("/data")
-    assert data_home(tmp_path) == tmp_path

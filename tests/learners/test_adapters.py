@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -208,21 +207,6 @@ def test_a_fixed_model_gets_the_columns_that_it_was_fitted_on() -> None:
         score_tasks(FixedModel(model), shuffled.tasks(shots=0, rng=0))
 
 
-def test_a_fixed_function_keeps_all_its_labels() -> None:
-    def softmax(x: Array) -> torch.Tensor:
-        return torch.tensor(x[:, :3]).softmax(-1)
-
-    actual = FixedModel(softmax).adapt(X[:1], [0]).predict_proba(X)
-    np.testing.assert_allclose(actual, softmax(X), rtol=1e-12)
-    padded = FixedModel(softmax).adapt(classes=5).predict_proba(X)
-    np.testing.assert_array_equal(padded[:, :3], actual)
-    assert (padded[:, 3:] == 0).all()
-    with pytest.raises(
-        ValueError, match=r"softmax must return .* \(30, 1 to 2\), got shape \(30, 3\)"
-    ):
-        FixedModel(softmax).adapt(classes=2).predict_proba(X)
-
-
 def test_unsuitable_fixed_models_are_rejected() -> None:
     named = LogisticRegression().fit(X[:4], ["ill", "well", "ill", "well"])
     known, negative = (LogisticRegression().fit(X[: len(y)], y) for y in (Y, [-1, 0]))
@@ -237,21 +221,6 @@ def test_unsuitable_fixed_models_are_rejected() -> None:
     for unsuitable in (3.0, LogisticRegression):
         with pytest.raises(ValueError, match="a fitted classifier or a function"):
             FixedModel(unsuitable)
-
-
-def test_a_function_gets_its_input_unchanged_and_absent_labels_get_zero() -> None:
-    seen: list[Any] = []
-
-    def rising(support_x: Any, support_y: Array, x: Any) -> Array:
-        seen.extend([support_x, support_y.dtype, x])
-        return np.tile([0.1, 0.2, 0.3, 0.4], (len(x), 1))
-
-    table = pd.DataFrame(X)
-    actual = CallableLearner(rising).adapt(table[:10], Y, classes=5).predict_proba(table[10:])
-    assert actual.tolist() == [[0.1, 0, 0, 0.4, 0]] * 20
-    assert seen[0].equals(table[:10])
-    assert seen[1] == np.int64
-    assert seen[2].equals(table[10:])
 
 
 def test_bad_probabilities_are_rejected() -> None:
@@ -271,36 +240,6 @@ def test_bad_probabilities_are_rejected() -> None:
 def minus_distance(support_x: Any, support_y: Any, x: Any) -> Any:
     means = np.stack([support_x[support_y == c].mean(0) for c in np.unique(support_y)])
     return -((x[:, None] - means) ** 2).sum(2)
-
-
-@pytest.mark.parametrize("outputs", ["logits", "scores"])
-def test_functions_may_return_any_real_numbers(outputs: str) -> None:
-    x, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 1, 1])
-    scorer = CallableLearner(minus_distance, outputs=outputs).adapt(x, y, classes=3)
-    raw = np.array([[-0.25, -2.25, -np.inf]])
-    np.testing.assert_allclose(scorer.raw_outputs(np.array([[0.5]])), raw)
-    expected = raw if outputs == "scores" else np.exp(raw) / np.exp(raw).sum()
-    np.testing.assert_allclose(scorer.predict_proba(np.array([[0.5]])), expected)
-
-
-class Model:
-    def __call__(self, support_x: Any, support_y: Any, x: Any) -> Any:
-        return np.full((len(x), 2), -1.0)
-
-
-def test_messages_name_the_function_of_the_user() -> None:
-    functions: list[tuple[Any, str]] = [
-        (minus_distance, "minus_distance"),
-        (partial(minus_distance), "minus_distance"),
-        (Model(), "Model"),
-        (lambda *parts: minus_distance(*parts), "the function of CallableLearner"),
-    ]
-    for function, name in functions:
-        scorer = CallableLearner(function).adapt(np.array([[0.0], [1.0]]), [0, 1])
-        with pytest.raises(InvalidInput, match=f"^{name} must return probabilities"):
-            scorer.predict_proba(np.array([[0.5]]))
-    learner = CallableLearner(minus_distance, outputs="logits")
-    assert repr(learner) == "CallableLearner(minus_distance, outputs='logits')"
 
 
 def test_outputs_of_each_kind_are_checked() -> None:
@@ -387,20 +326,6 @@ def test_accuracy_equals_that_of_tasks_scored_one_by_one() -> None:
     assert accuracy(PrototypeLearner(), groups, **shape).value == pytest.approx(np.mean(expected))
     model = FixedModel(lambda x: np.tile([1.0, 0.0], (len(x), 1)))
     assert 0.3 < accuracy(model, groups, shots=0, queries=16, tasks=6).value < 0.7
-
-
-def test_no_more_is_embedded_than_the_pool_or_the_tasks_hold() -> None:
-    seen: list[int] = []
-
-    class Counting(torch.nn.Identity):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            seen.append(len(x))
-            return x
-
-    for tasks, expected in ((5, 96), (4, 80)):  # 20 examples each, 96 in the pool
-        seen.clear()
-        accuracy(ProtoNet(Counting()), POOL, **{**SHAPE, "tasks": tasks})
-        assert sum(seen) == expected
 
 
 def test_the_interval_of_an_accuracy_is_honest() -> None:

@@ -6,11 +6,9 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -23,7 +21,6 @@ from metapac.fewshot import MAML, MLP, ClassPool, Conv4, Learner, ProtoNet, Task
 from metapac.fewshot.learners import protonet
 from metapac.fewshot.learners.protonet import (
     PrototypeBank,
-    check_example_type,
     gram_logits,
     gram_matrix,
     prototype_logits,
@@ -194,22 +191,6 @@ def test_a_learner_embeds_fast_only_if_told_to(monkeypatch: pytest.MonkeyPatch) 
     assert chosen == [("highest", False), ("high", True), ("highest", False)]
 
 
-def test_all_kinds_of_arrays_give_the_same_scores(tmp_path: Path) -> None:
-    rng = np.random.default_rng(11)
-    x, labels = rng.normal(size=(12, 4)).astype(np.float32), np.array([0, 1, 1, 2])
-    on_disk = np.memmap(tmp_path / "x", np.float32, "w+", shape=x.shape)
-    on_disk[:] = x
-    on_disk.flush()
-    read_only = np.memmap(tmp_path / "x", np.float32, "r", shape=x.shape)
-    kinds = [torch.tensor(x), read_only, x.astype(np.float64), x.astype(">f4"), pd.DataFrame(x)]
-    kinds += [np.asfortranarray(x), x[::-1].copy()[::-1], x.tolist()]
-    learner = ProtoNet(nn.Linear(4, 3))  # takes float32 only
-    actual = learner.adapt(x[:4], labels).predict_proba(x[4:])
-    for kind in kinds:
-        again = learner.adapt(kind[:4], torch.tensor(labels)).predict_proba(kind[4:])
-        np.testing.assert_allclose(again, actual, atol=1e-6)
-
-
 @pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
 def test_a_backbone_that_takes_floats_says_so_of_whole_numbers(
     adapt: Callable[[nn.Module], Learner],
@@ -219,52 +200,6 @@ def test_a_backbone_that_takes_floats_says_so_of_whole_numbers(
         with pytest.raises(InvalidInput, match=rf"takes floats, .* {x.dtype}\. .* {remedy}"):
             learner.adapt(x, [0, 1, 0, 1])
         assert learner.adapt(x / 255, [0, 1, 0, 1]).predict_proba(x / 255).shape == (4, 2)
-
-
-def test_another_fault_keeps_the_words_of_torch() -> None:
-    learner = ProtoNet(Net(3))
-    with pytest.raises(RuntimeError, match="mat1 and mat2 must have the same dtype"):
-        learner.embed(np.eye(4, dtype="u1"))
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        learner.embed(np.eye(4))
-    check_example_type(learner.module, lambda x: x, torch.ones(1, 3))  # floats are not the cause
-    with pytest.raises(InvalidInput, match="x must hold numbers, .* got <U1"):
-        learner.embed(np.array([["a"], ["b"]]))
-
-
-class Failing(nn.Linear):
-    """A backbone that takes whole numbers, and fails when ``fail`` does."""
-
-    features = 2
-
-    def __init__(self, fail: Callable[[], None]) -> None:
-        super().__init__(4, 2)
-        self.fail = fail
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.fail()
-        return super().forward(x.float())
-
-
-@pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
-@pytest.mark.parametrize(
-    ("error", "failures"),
-    [(RuntimeError, 1), (torch.OutOfMemoryError, 1), (torch.OutOfMemoryError, 2)],
-)
-def test_a_fault_that_passes_is_not_blamed_on_the_type(
-    adapt: Callable[[nn.Module], Learner], error: type[Exception], failures: int
-) -> None:
-    calls = []
-
-    def fail() -> None:
-        calls.append(error)
-        if len(calls) <= failures:
-            raise error("too much")
-
-    with pytest.raises(error, match="too much"):
-        adapt(Failing(fail)).adapt(np.eye(4, dtype="u1"), [0, 1, 0, 1])
-    if error is torch.OutOfMemoryError:
-        assert len(calls) == 1  # raised at once
 
 
 def random_task(rng: np.random.Generator, x: Any, support: int, query: int, classes: int) -> Task:
@@ -432,18 +367,6 @@ def test_tasks_in_arrays_are_scored_like_tasks_one_by_one(
         np.testing.assert_allclose(table, bank.predict_proba(task), **close)
     left_out = np.concatenate([bank.leave_one_out([task]) for task in tasks])
     np.testing.assert_allclose(bank.leave_one_out(batch), left_out, **close)
-
-
-def test_no_tasks_have_no_scores() -> None:
-    z = torch.from_numpy(np.random.default_rng(0).normal(size=(60, 7))).float()
-    bank = PrototypeBank(z, z)
-    batch = ClassPool(z, np.arange(60) % 5).tasks(4, ways=3, shots=2, queries=5, rng=0).draw()
-    for none in ([], batch[:0]):
-        assert bank.scores(none).shape == (0,)
-        assert bank.scores(none).dtype == bank.scores(batch).dtype
-        assert bank.predict_tasks(none) == []
-        with pytest.raises(InvalidInput, match="one size, got sizes"):
-            bank.leave_one_out(none)
 
 
 def test_few_columns_are_looked_up_and_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

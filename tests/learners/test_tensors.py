@@ -67,25 +67,6 @@ def test_tensors_come_back_with_their_document(path: Path) -> None:
         read_tensors(path, PLAIN)
 
 
-def test_every_changed_byte_and_every_truncation_is_noticed(path: Path) -> None:
-    write_tensors(path, {"x": np.arange(3.0)}, {"rng": 1}, PLAIN)
-    content, before = path.read_bytes(), read_tensors(path, PLAIN)
-    for i in range(len(content)):
-        path.write_bytes(content[:i])
-        with pytest.raises(BadArtefact):
-            read_tensors(path, PLAIN)
-        path.write_bytes(content[:i] + bytes([content[i] ^ 1]) + content[i + 1 :])
-        try:
-            document, arrays = read_tensors(path, PLAIN)
-        except BadArtefact:
-            continue
-        assert document == before[0], i  # nothing but blanks can change unnoticed
-        np.testing.assert_array_equal(arrays["x"], before[1]["x"])
-    path.write_bytes(content + b"\0")
-    with pytest.raises(BadArtefact):
-        read_tensors(path, PLAIN)
-
-
 def pack(header: Any, data: bytes = b"") -> bytes:
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data

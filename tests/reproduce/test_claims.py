@@ -91,15 +91,6 @@ def test_seeds_are_judged_together() -> None:
         assert check([sizes_of(shift) for shift in shifts])[-1].status == status
 
 
-def test_a_claim_has_its_numbers_and_its_source() -> None:
-    (result,) = check(table([[0.0, 0.3], [0.3, 0.3]], [[1, 2], [3, 4]]))
-    assert result.claim == "PS: the 80 % quantile of error is above epsilon = 0.1"
-    assert result.numbers == {
-        "size": 2.5, "error_quantile": 0.3, "tasks_within": 0.25, "tasks_above": 0.75,
-        "draws_within": 0.0, "feasible": 1.0,
-    }  # fmt: skip
-
-
 def test_claims_of_the_paper_cite_a_figure_and_a_sentence_and_others_do_not() -> None:
     assert {e.data for e in EXPERIMENTS.values()} - {"glyphs"} == set(SOURCES)
     names = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint", "PS", "Meta-CP", "PS-Test", "HCP")

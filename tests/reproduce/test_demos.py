@@ -47,16 +47,6 @@ def test_characters_are_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.M
     assert {line.split(",")[6] for line in lines} == {"3"}
 
 
-def test_a_demonstration_refuses_what_does_not_apply(tmp_path: Path) -> None:
-    for data, draws, name in (
-        ("mnist", None, "data"),
-        ("sites", 3, "draws"),
-        ("glyphs", 0, "draws"),
-    ):
-        with pytest.raises(metapac.InvalidInput, match=name):
-            demos.demonstrate(data, tmp_path, draws=draws)
-
-
 @pytest.fixture(scope="module")
 def found() -> demos.SitesDemo:
     """The demonstration on states as the command runs it."""

@@ -25,22 +25,13 @@ from metapac.fewshot.reproduce.experiments import (
     Experiment,
     Training,
     all_methods,
-    list_controls,
-    main_methods,
-    meta_cp_methods,
     search_grid,
-    split_methods,
 )
 from metapac.fewshot.study.draws import Draw
 from metapac.fewshot.study.methods import META_PS, SECOND_DELTA
 from tests.helpers.studies import GUARANTEE, SmallStudy, scored_task
 
 MINI = EXPERIMENTS["miniimagenet"]
-
-
-def differences(one: Experiment, other: Experiment) -> dict[str, Any]:
-    before, after = one.describe(), other.describe()
-    return {name: value for name, value in after.items() if value != before[name]}
 
 
 def test_the_description_says_all_that_matters() -> None:
@@ -57,35 +48,6 @@ def test_the_description_says_all_that_matters() -> None:
         assert replace(MINI, **change).describe_training() != MINI.describe_training()
     for change in ({"calibration_examples": 1}, {"predictor": "train"}, {"name": "other"}):
         assert replace(MINI, **change).describe_training() == MINI.describe_training()
-
-
-CONTROLS = {
-    "glyphs": ["seen", "no-shift", "n-75", "n-150"],  # of 250 examples
-    "cifar10c": ["seen"],  # whose tasks are scored once
-    "heart": ["seen", "no-shift"],
-    "heart-distinct": ["seen"],
-}
-
-
-def test_a_control_changes_one_thing_and_keeps_the_learner() -> None:
-    methods = {"seen": meta_cp_methods, "no": main_methods, "n": split_methods}
-    changes: dict[str, Any] = {"seen": {"predictor": "train"}, "no": {"new_tasks": "calibration"}}
-    for name, e in EXPERIMENTS.items():
-        controls = list_controls(e)
-        expected = CONTROLS.get(name, ["seen", "no-shift", "n-75", "n-150", "n-300"])
-        assert [control.name for control in controls] == expected
-        for control in controls:
-            kind, _, count = control.name.partition("-")
-            variant = control.experiment
-            assert variant.describe_training() == e.describe_training()
-            assert variant.draws == 10
-            change = changes.get(kind) or {"calibration_examples": int(count) // 5}
-            assert differences(e, variant) == change
-            assert control.methods is methods[kind]
-    few = replace(MINI, calibration_examples=30, ways=4, draws=3)
-    assert [control.name for control in list_controls(few)][2:] == ["n-60"]
-    assert {control.experiment.draws for control in list_controls(few)} == {3}
-    assert list_controls(replace(EXPERIMENTS["cifar10c"], predictor="train")) == []
 
 
 # Methods
@@ -107,20 +69,6 @@ def test_all_methods_run_on_the_same_draws() -> None:
             assert method.guarantee.split == method.name.split()[1].strip(",")
         assert (method.rule is GRID) == (method.name == GRID_NAME)
         assert pickle.loads(pickle.dumps(method)).describe() == method.describe()
-
-
-def test_controls_run_some_of_all_methods() -> None:
-    known = {(method.name, method.guarantee): method.rule for method in all_methods(GUARANTEE)}
-    for chosen in (main_methods, split_methods, meta_cp_methods):
-        for method in chosen(GUARANTEE):
-            assert known[method.name, method.guarantee] is method.rule
-    splits = [method.name for method in split_methods(GUARANTEE)]
-    assert splits == ["Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle"]
-    assert [method.guarantee.delta for method in main_methods(GUARANTEE)] == [0.2] * 11
-    deltas = [method.guarantee.delta for method in meta_cp_methods(GUARANTEE)]
-    assert deltas == [0.2, SECOND_DELTA]
-    one = replace(GUARANTEE, delta=SECOND_DELTA)  # no method is run twice
-    assert (len(all_methods(one)), len(meta_cp_methods(one))) == (12, 1)
 
 
 COARSE = 0.05
@@ -189,15 +137,3 @@ def test_it_is_meta_ps_with_the_even_split_up_to_a_step(
     assert math.isinf(cut) == math.isinf(grid)
     if math.isfinite(cut):
         assert -1e-15 <= cut - grid < STEP * (1 + 1e-6)
-
-
-def test_on_the_steps_of_the_grid_they_are_equal() -> None:
-    generator = np.random.default_rng(0)
-    for _ in range(5):
-        scores = generator.integers(0, 10**7, 600, endpoint=True) * STEP
-        scores[generator.random(600) < 0.3] = generator.choice([0.0, 1.0])
-        tasks = np.arange(30).repeat(20)
-        (cut, feasible), (grid, also) = (choose(rule, scores, tasks) for rule in (META_PS, GRID))
-        assert feasible
-        assert also
-        assert grid == pytest.approx(cut, abs=1e-15)

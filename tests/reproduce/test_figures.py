@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -168,26 +166,6 @@ def test_what_a_method_needs_is_written_within_the_axes(drawn: list[Any]) -> Non
             assert outside.y0 < inside.y0 < inside.y1 < outside.y1
 
 
-def test_infeasible_tasks_are_counted(rows: Rows, drawn: list[Any]) -> None:
-    half = replace(rows, feasible=(rows.method != "PS") | (rows.task < 3))
-    figures.draw_error(half, GUARANTEE, title="", path="some.png")
-    assert "keeps every label on 50% of tasks: needs 5 labels" in texts(drawn[0].axes[0])
-    other = replace(rows, method=np.where(rows.method == "PS", "mine", rows.method))
-    figures.draw_error(
-        replace(other, feasible=other.method != "mine"), GUARANTEE, title="", path="p.png"
-    )
-    assert "keeps every label" in texts(drawn[1].axes[0])
-
-
-def test_rows_that_a_figure_cannot_show_are_refused(rows: Rows) -> None:
-    with pytest.raises(ValueError, match="rows hold no method at delta=1e-05. Pass the guarantee"):
-        figures.draw_error(rows, STRICT, title="", path="never.png")
-    for draw in (figures.draw_error_per_set, figures.draw_error_per_delta):
-        with pytest.raises(ValueError, match="none of Meta-PS even, .*joint at delta=0.2"):
-            draw(rows.select("PS"), GUARANTEE, title="", path="never.png")
-    assert not Path("never.png").exists()
-
-
 def test_all_figures_are_written_and_the_same_twice(rows: Rows, tmp_path: Path) -> None:
     few = rows.take(rows.draw < 2)
     paths = figures.draw_figures(few, GUARANTEE, tmp_path / "new" / "folder", title="a <b> & c")
@@ -223,27 +201,6 @@ def test_seeds_are_shown_together_and_other_methods_left_out(
     for number, (seed, draw) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         own = seeds[seed].error[seeds[seed].draw == draw]
         assert found[number] == pytest.approx(tuple(np.percentile(own, [10, 90])))
-
-
-def test_colours_are_distinguishable_without_red_or_green() -> None:
-    """With either cone missing, two methods still differ (Vienot, Brettel and Mollon 1999)."""
-    simulations: list[Callable[[Any], Any]] = [
-        lambda lms: np.array([2.02344 * lms[1] - 2.52581 * lms[2], lms[1], lms[2]]),
-        lambda lms: np.array([lms[0], 0.494207 * lms[0] + 1.24827 * lms[2], lms[2]]),
-    ]
-    to_lms = np.array(
-        [[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714], [0.0299566, 0.184309, 1.46709]]
-    )
-    colours = {figures.COLOURS[name] for name in SHOWN}
-    assert len(colours) == len(SHOWN)
-    for pair in [
-        *combinations(colours, 2),
-        *((figures.COLOURS[name], figures._LOOSE) for name in SPLITS),
-    ]:
-        rgb = [np.array([int(hexa[i : i + 2], 16) for i in (1, 3, 5)]) / 255 for hexa in pair]
-        for simulate in simulations:
-            one, two = (np.linalg.solve(to_lms, simulate(to_lms @ each**2.2)) for each in rgb)
-            assert np.linalg.norm(one - two) > 0.08, pair
 
 
 def test_a_missed_label_is_marked(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import compare_original
-from experiments.compare_original import Setting, compare, make_settings, read_outcome
+from experiments.compare_original import compare, make_settings, read_outcome
 from experiments.results_page import research_code
 from experiments.results_page.assemble import anchors, pages
-from experiments.results_page.stored import NOTES, RESULTS, ROOT, Result, read_methods, read_results
-from metapac import Guarantee, MetaPS
-from metapac._common import Array
+from experiments.results_page.stored import RESULTS, ROOT, Result, read_methods, read_results
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, STEP, all_methods, list_controls
 from metapac.fewshot.reproduce.run import ACCURACY_TASKS, build_learner
 from metapac.fewshot.study.run import read_rows
@@ -127,38 +122,6 @@ def test_every_figure_of_the_pages_is_there_and_none_is_left_over(
     assert {*files} == shown
 
 
-ALLOWED = r"1 - (alpha|delta|epsilon)|\b20\d\d\b|^\+?\.\d[%fg]$|^#[0-9a-f]{6}$"
-
-
-def test_no_number_of_the_page_is_typed_by_hand() -> None:
-    """Strings hold no digits but those of formulas, years, formats and colours."""
-    for path in (ROOT / "experiments/results_page").glob("*.py"):
-        for text in written_strings(ast.parse(path.read_text())):
-            assert not re.search(r"\d", re.sub(ALLOWED, "", text)), text
-
-
-def written_strings(tree: ast.Module) -> Iterator[str]:
-    """Yield the strings of a module, without docstrings and format specifications."""
-    skipped: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr):
-            skipped.add(id(node.value))
-        elif isinstance(node, ast.FormattedValue) and node.format_spec is not None:
-            skipped |= {id(part) for part in ast.walk(node.format_spec)}
-        elif isinstance(node, ast.Constant) and id(node) not in skipped:
-            yield str(node.value) if isinstance(node.value, str) else ""
-
-
-def test_published_accuracies_are_plausible_and_have_a_source() -> None:
-    assert NOTES.keys() == EXPERIMENTS.keys() - {"glyphs"}
-    published = [each for notes in NOTES.values() for each in notes.get("published", ())]
-    assert len(published) == 11
-    for each in published:
-        assert 0.5 < each["accuracy"] < 1
-        assert each["learner"]
-        assert re.search(r"\b(19|20)\d\d\b|github\.com/", each["source"])
-
-
 # The published research code
 
 
@@ -177,37 +140,3 @@ def test_the_research_code_was_run_on_the_scores_that_we_make() -> None:
         again = compare(setting, lambda *_, found=found: found.original, step)
         assert asdict(again) == asdict(found) | {"even": pytest.approx(found.even, rel=1e-6)}
         assert again.equal
-
-
-def search_up(scores: Array, g: Guarantee, step: float) -> float:
-    """Stand-in for the research code: our even split, then the grid from zero upwards."""
-    exact = MetaPS(epsilon=g.epsilon, alpha=g.alpha, delta=g.delta, split="even")
-    exact.calibrate(scores.ravel(), np.arange(len(scores)).repeat(scores.shape[1]))
-    cut = 0.0
-    while cut + step <= exact.threshold_:
-        cut += step
-    return cut
-
-
-def test_a_threshold_on_another_step_of_the_grid_is_found(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scores = np.random.default_rng(0).uniform(0.2, 1, size=(40, 60))
-    setting = Setting("uniform", scores, Guarantee(epsilon=0.2, alpha=0.2, delta=0.05))
-    assert compare(setting, search_up).equal
-    assert compare(setting, search_up, step=1e-3).equal
-    for shift in (-1e-4, 1e-4):
-        assert not compare(setting, lambda *given, by=shift: search_up(*given) + by).equal
-    (tmp_path / compare_original.SOURCE).parent.mkdir()
-    (tmp_path / compare_original.SOURCE).touch()
-    monkeypatch.setattr(compare_original, "STORED", tmp_path / "original.json")
-    monkeypatch.setattr(compare_original, "make_settings", lambda: iter([setting]))
-    for shift, status, word in ((0.0, 0, "yes"), (1e-4, 1, "NO")):
-        monkeypatch.setattr(
-            compare_original,
-            "load_constructor",
-            lambda path, by=shift: lambda *given: search_up(*given) + by,
-        )
-        assert compare_original.main([str(tmp_path)]) == status
-        assert word in capsys.readouterr().out
-        assert [each.equal for each in read_outcome()[1]] == [not status]

@@ -10,22 +10,17 @@ import numpy as np
 import pytest
 
 from experiments.results_page import (
-    neighbours,
     opening,
-    rare_class,
-    research_code,
     sampling_noise,
     sections,
 )
-from experiments.results_page.splits import EVEN, JOINT, TIGHT
+from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result, find_tasks
-from metapac.fewshot.reproduce.experiments import EXPERIMENTS, GRID_NAME, STEP, all_methods
-from metapac.fewshot.study.methods import PROMISES
+from metapac.fewshot.reproduce.experiments import EXPERIMENTS, all_methods
 from metapac.fewshot.study.rows import Rows
 from tests.helpers.studies import method_rows
 
 LOW, HIGH = 0.05, 0.3  # errors, with epsilon 0.1
-NBSP = "\N{NO-BREAK SPACE}"
 CONV4, STRONG, FEWREL = "miniimagenet", "miniimagenet-conv4-strong", "fewrel"
 Change = Callable[[str, float], dict[str, Any]]  # of the rows of a method at a delta
 
@@ -68,10 +63,6 @@ def errors(by_method: dict[str, float]) -> Change:
     return lambda method, delta: {"error": by_method[method]} if method in by_method else {}
 
 
-def lacks_data(*names: str) -> Change:
-    return lambda method, delta: {"feasible": method not in names}
-
-
 def set_above(result: Result, method: str, counts: tuple[int, ...]) -> Result:
     """Lift the error of some of the 20 tasks of a draw above epsilon, in each seed."""
     for methods, count in zip(result.by_seed, counts, strict=True):
@@ -82,58 +73,6 @@ def set_above(result: Result, method: str, counts: tuple[int, ...]) -> Result:
 
 
 # Verdicts
-
-
-def test_exceptions_are_named_where_they_are_counted() -> None:
-    results = [make_result(change=errors({TIGHT: HIGH})), make_result(FEWREL, lacks_data(EVEN))]
-    text = opening._state_meta_ps(results)
-    assert "were within epsilon in all 2 experiments**, at 95% confidence. With the" in text
-    assert "in all 1 with enough data (too few data: *FewRel, CNN sentence encoder*)" in text
-    assert "tight split in 1 of 2 (violated: *mini-ImageNet, Conv4*, 0.0% within)" in text
-    zero = make_result("heart", lambda name, _: {"threshold": 0.0} if name == EVEN else {})
-    every = "(every label kept in 12 of 12 draws of *CDC Heart, MLP*)"
-    assert every in opening._state_meta_ps([zero])
-    claims = sections.claims_section([zero, make_result(STRONG)])
-    assert claims.count("Meta-PS even keeps every label in 12 of 12 draws") == 2
-    assert "In 12 of 12 draws the threshold of Meta-PS even is zero" in (
-        sections.experiment_section(zero)
-    )
-    many = [make_result(name, errors({"Meta-CP": HIGH})) for name in (CONV4, FEWREL, "heart")]
-    assert "by **PS** in none of 3 (observed within: 3) and by **Meta-CP** in all 3." in (
-        opening._state_baselines(many)
-    )
-
-
-def test_why_the_default_is_not_said_to_hold() -> None:
-    cases: list[tuple[tuple[int, ...] | None, str]] = [  # tasks of 20 above epsilon, by seed
-        ((0, 0, 0), ""),
-        ((0, 1, 3), ", 93.3% were, but 3 seeds are too few to be sure"),
-        ((0, 1, 8), ", only 85.0% were, but 3 seeds are too few to be sure"),
-        ((20, 20, 20), ", only 0.0% were, which is a violation"),
-        (None, ", there were too few data"),
-    ]
-    for above, words in cases:
-        result = make_result(change=lacks_data(JOINT) if above is None else unchanged)
-        if above is not None:
-            set_above(result, JOINT, above)
-        expected = f"; in *mini-ImageNet, Conv4*{words}" if words else ""
-        text = opening._state_meta_ps([result])
-        assert f"confidence{expected}. With the paper's" in text
-
-
-def test_a_section_tells_a_violation_from_chance_and_from_too_few_data() -> None:
-    unsure = sections.experiment_section(set_above(make_result(), TIGHT, (0, 1, 3)))
-    assert "so that we cannot tell yet: Meta-PS tight (93.3% within)." in unsure
-    assert "violate" not in unsure
-    broken = sections.experiment_section(make_result(change=errors({TIGHT: HIGH})))
-    assert "**Meta-PS tight violates its guarantee on these test tasks**" in broken
-    assert "cannot tell yet" not in broken
-    few = sections.experiment_section(make_result(change=lacks_data(EVEN)))
-    row = next(line for line in few.splitlines() if line.startswith(f"| {EVEN} |"))
-    assert row.startswith(f"| {EVEN} | 2.01 † | 0.050 |")
-    assert row.endswith("| too few data |")
-    assert "cannot tell" not in few
-    assert "violate" not in few
 
 
 def test_the_rule_of_a_violation_is_that_of_the_verdicts() -> None:
@@ -151,26 +90,6 @@ def test_the_rule_of_a_violation_is_that_of_the_verdicts() -> None:
         low = float(cell.split("[")[1].split(",")[0]) / 100
         assert low > result.guarantee.alpha  # which is not enough
         assert (result.line("PS").verdict, low > 0.145) == (verdict, verdict == "violated")
-
-
-def test_tasks_on_which_a_rare_class_is_missed_are_named() -> None:
-    result = make_result("heart")
-    for learner in result.learners:
-        learner.update(tasks_with_both_labels=0.4, auroc_both_labels=0.7)
-    for methods in result.by_seed:  # of 20 tasks, 3 have both labels in the support, 2 in all sets
-        oracle, joint = (methods[name, result.delta] for name in ("oracle", JOINT))
-        threshold = np.where(oracle.task < 3, 0.5, 1.0)
-        methods["oracle", result.delta] = replace(oracle, threshold=threshold)
-        methods[JOINT, result.delta] = replace(joint, size=np.where(joint.task >= 18, 2.0, 1.0))
-    assert "(75.0% in *CDC Heart, MLP*) every set has one label" in (
-        rare_class.find([result, make_result()])
-    )
-    assert "On 75.0% of the new tasks every set of Meta-PS joint has one label." in (
-        sections.experiment_section(result)
-    )
-    broken = make_result("heart", errors({JOINT: HIGH}))
-    broken.learners = result.learners
-    assert rare_class.find([make_result()]) == rare_class.find([broken]) == ""
 
 
 # Tasks that draws share
@@ -216,16 +135,6 @@ def test_a_verdict_on_shared_tasks_needs_every_seed() -> None:
     assert "each test task counts once, and each seed by itself." in text
 
 
-def test_neighbours_are_counted_by_verdict() -> None:
-    change = errors({"FedCP-QQ": HIGH, "HCP": HIGH, "averaged thresholds": HIGH})
-    text = neighbours.find([make_result(change=change), make_result(FEWREL, change)])
-    assert "violated by FedCP-QQ in 2, averaged thresholds in 2 and HCP in 2; it is met by" in text
-    all_high = errors(dict.fromkeys(PROMISES, HIGH))
-    assert neighbours.find([make_result(change=all_high)]).endswith("it is met by none of them.")
-    edge = set_above(make_result(), "HCP", (2, 2, 2))  # 10%: as many as may be
-    assert neighbours.find([edge]).endswith("and we cannot tell yet for HCP in 1.")
-
-
 # Sampling noise
 
 
@@ -248,40 +157,4 @@ def test_noise_is_removed_and_the_spread_of_miss_rates_is_kept() -> None:
     np.testing.assert_allclose(sampling_noise.remove_noise(exact), 0.1)
 
 
-def test_an_experiment_whose_seeds_disagree_is_not_counted_as_above() -> None:
-    result = make_result(change=errors({"PS": HIGH}))
-    for methods, error in zip(result.by_seed, (0.209, 0.188, 0.084), strict=True):
-        rows = methods["Meta-CP", result.delta]
-        methods["Meta-CP", result.delta] = replace(rows, error=np.full(len(rows), error))
-    assert sampling_noise.find([result]).endswith(
-        "for PS in all 1 and for Meta-CP in none of 1 (not "
-        f"in *mini-ImageNet, Conv4*, 0.209 [0.084,{NBSP}0.209])."
-    )
-
-
 # The research code
-
-
-def grid_at(threshold: float, **more: Any) -> Result:
-    values = {"threshold": threshold, **more}
-    return make_result(change=lambda method, delta: values if method == GRID_NAME else {})
-
-
-def test_thresholds_of_the_grid_are_compared_with_the_exact_ones() -> None:
-    for gap, words in ((0.99 * STEP, "in all 12"), (1.01 * STEP, "**but not in all** 12")):
-        found = research_code.compare(grid_at(0.4 - gap))
-        assert found.largest == pytest.approx(gap)
-        assert (found.draws, found.tasks, found.other_sets) == (12, 240, 0)
-        assert f"{words} draws with a threshold above" in research_code.find([grid_at(0.4 - gap)])
-    other = research_code.compare(grid_at(-np.inf, size=1.0))
-    assert (other.other_sets, other.is_within_step) == (240, False)
-    for threshold, counts in ((0.0, (3, 9, 0)), (-np.inf, (3, 0, 9))):
-        result = make_result()  # a draw of each seed is found, in the others both rules keep all
-        for methods in result.by_seed:
-            for key in ((EVEN, result.delta), (GRID_NAME, result.delta)):
-                changed = np.where(methods[key].draw == 0, 0.4, threshold)
-                methods[key] = replace(methods[key], threshold=changed)
-        assert research_code.compare(result)[:3] == counts
-        assert "They also agree, by keeping every label, in 9 " in research_code.find([result])
-    both = make_result(change=lambda method, delta: {"threshold": -np.inf})
-    assert research_code.compare(both) == (0, 0, 12, 0, 0, 0)

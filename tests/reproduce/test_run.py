@@ -213,17 +213,6 @@ def test_the_learner_of_an_evaluation_is_not_lost(tmp_path: Path, trained: list[
         start(tmp_path).train("cpu")
 
 
-def test_accuracy_is_measured_on_new_tasks_of_each_seed(small: pytest.MonkeyPatch) -> None:
-    learner = build_learner(CLASSES, DATA)
-    first, again, other = (run.measure_quality(CLASSES, learner, DATA, rng) for rng in (0, 0, 1))
-    assert first.keys() == {"accuracy", "accuracy_interval", "accuracy_tasks"}
-    assert first == again
-    assert first["accuracy"] != other["accuracy"]
-    low, high = first["accuracy_interval"]
-    assert low < first["accuracy"] < high
-    assert first["accuracy_tasks"] == 10
-
-
 def test_groups_are_measured_by_their_ranks_too(small: pytest.MonkeyPatch) -> None:
     data = group_pools()
     learner, pool = build_learner(GROUPS, data), data.pools.test
@@ -424,22 +413,6 @@ def test_tasks_of_a_bank_are_scored_once(tmp_path: Path, small: pytest.MonkeyPat
         np.testing.assert_array_equal(one.x, other.x)
 
 
-def test_the_tests_of_a_bank_are_those_of_the_learner(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
-    learner = build_learner(BANK, DATA)
-    study = ExperimentStudy(replace(BANK, test_tasks=5), learner, DATA, tmp_path)
-    tests: Any = study.draw(np.random.default_rng(0)).tests
-    bank, counted = learner.bank(DATA.pools.test.x), []
-    for task in DATA.pools.test.tasks(5, ways=3, shots=3, queries=6, rng=2):
-        table = bank.predict_proba(task)
-        kept = np.arange(18) % 6 >= 2  # the first two queries of each class are for PS-Test
-        counted.append(sorted(table[np.arange(18), task.query_y][kept].tolist()))
-    found = sorted(sorted(test.true_scores.tolist()) for test in tests)
-    np.testing.assert_allclose(found, sorted(counted), rtol=1e-5)
-    assert {len(test.labelled_scores) for test in tests} == {6}
-
-
 def test_a_bank_study_takes_no_task_twice() -> None:
     scores = np.arange(40, dtype=np.float64).reshape(8, 5)
     tests = [ScoredTask(np.ones(2), np.full(3, i), np.full((3, 2), i), 0.5) for i in range(1, 7)]
@@ -454,13 +427,6 @@ def test_a_bank_study_takes_no_task_twice() -> None:
 
 
 # All seeds
-
-
-def test_every_experiment_has_a_loader() -> None:
-    for experiment in EXPERIMENTS.values():
-        if experiment.data != "glyphs":
-            with pytest.raises(FileNotFoundError, match=f"metapac data prepare {experiment.data}"):
-                run.load(experiment, home="/nowhere")
 
 
 @pytest.mark.parametrize("e", [GROUPS, STRONG], ids=["groups", "strong"])
@@ -546,20 +512,6 @@ def test_controls_are_run_for_every_seed(tmp_path: Path, trained: list[int]) -> 
         assert f"\nControl {name} (" in str(found)
 
 
-def test_what_draws_share_is_said_and_one_process_works_on_a_seed(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
-    def meet(stage: str, done: int, total: int | None) -> None:
-        lock = tmp_path / e.tasks_from / "seed-0" / ".metapac.lock"
-        assert lock.exists() == (stage != "reading the data")
-
-    for e, words in ((CLASSES, None), (GROUPS, "divide the same groups"), (BANK, "scored once")):
-        folder = tmp_path / e.tasks_from
-        notes = reproduce(e, folder, device="cpu", progress=meet).summary.notes
-        assert (words in notes[0]) if words else notes == ()
-        assert not (folder / "seed-0" / ".metapac.lock").exists()
-
-
 def test_glyphs_agree_with_the_claims_and_are_printed_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -586,10 +538,3 @@ def test_glyphs_agree_with_the_claims_and_are_printed_and_drawn(
     ours, grid = (rows.select(name) for name in ("Meta-PS even", "Meta-PS even, grid"))
     gaps = ours.threshold - grid.threshold
     assert ((gaps >= -1e-15) & (gaps < 1.001e-7)).all()
-
-
-def test_epochs_of_a_strong_recipe_cannot_be_chosen(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="epochs"):
-        run.reproduce_by_name("miniimagenet-conv4-strong", tmp_path, epochs=3)
-    with pytest.raises(InvalidInput, match="name must be 'glyphs' or"):
-        run.reproduce_by_name("mnist", tmp_path)

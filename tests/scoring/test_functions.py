@@ -76,20 +76,6 @@ def test_outputs_are_scored_as_by_a_plain_loop(
     np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-15)
 
 
-def test_the_definitions_on_one_row() -> None:
-    p = np.array([[0.4, 0.3, 0.3, 0.0]])
-    assert ScoreFunction("margin")(p)[0] == pytest.approx([0.1, -0.1, -0.1, -0.4])
-    assert ScoreFunction("cumulative")(p)[0] == pytest.approx([1.0, 0.6, 0.6, 0.0])
-    assert ScoreFunction("log_probability")(p)[0, 3] == -np.inf
-    assert ScoreFunction("probability")(p) is p
-    np.testing.assert_array_equal(ScoreFunction("raw")([[-3, 7]], "scores"), [[-3.0, 7.0]])
-    # No set is empty: the most probable label always has the highest score there is.
-    assert ScoreFunction("cumulative")([[0.2] * 5])[0] == pytest.approx([1.0] * 5)
-    for name in PROBABILISTIC:
-        for function in (ScoreFunction(name), ScoreFunction(name, 2.0)):
-            assert not np.isnan(function(np.zeros((1, 3)))).any()  # no label is possible
-
-
 def test_names_round_trip() -> None:
     for name in NAMES:
         assert as_score_function(str(ScoreFunction(name))) == ScoreFunction(name)

@@ -147,17 +147,6 @@ def test_a_precision_that_is_not_declared_is_named() -> None:
         )
 
 
-def test_the_check_is_made_once_and_costs_a_task() -> None:
-    sizes: list[int] = []
-
-    def counted(support_x: Any, support_y: Any, x: Any) -> Any:
-        sizes.append(len(x))
-        return softmax(distances(support_x, support_y, x))
-
-    score_tasks(CallableLearner(counted), TASKS)
-    assert sizes == [18, 18, 1, 1, 18, 18, 18]
-
-
 def test_single_queries_and_single_labels_pass_without_warning() -> None:
     tasks = ClassPool(X, Y).tasks(3, ways=1, shots=4, queries=1, rng=0)
     score_tasks(CallableLearner(lambda *parts: np.ones((len(parts[2]), 1))), tasks)
@@ -183,19 +172,6 @@ def test_queries_are_tried_in_batches_as_large_as_those_scored() -> None:
 
     with pytest.raises(InvalidInput, match="must score each query by itself"):
         score_tasks(CallableLearner(centred_if_many), TASKS)
-
-
-def test_rounding_is_named_as_a_cause_of_small_differences_only() -> None:
-    for shift, may_be_rounding in ((0.01, True), (0.5, False)):
-
-        def shifted(support_x: Any, support_y: Any, x: Any) -> Any:
-            logits = distances(support_x, support_y, x)
-            logits[:, 0] += shift * (len(x) > 1)
-            return softmax(logits)
-
-        with pytest.raises(InvalidInput, match="must score each query by itself") as caught:
-            score_tasks(CallableLearner(shifted), TASKS)
-        assert ("if this is rounding, return float16" in str(caught.value)) is may_be_rounding
 
 
 def test_a_task_of_one_query_does_not_stand_for_the_others() -> None:

@@ -142,18 +142,6 @@ def test_a_score_above_that_of_its_label_is_noticed(tmp_path: Path) -> None:
             read_common_provenance([rewrite(path, root, is_old=True)])
 
 
-def test_damaged_rows_are_noticed(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", NAMED, SCORED)
-    content, table = path.read_bytes(), parquet.read_table(path)
-    start = parquet.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
-    path.write_bytes(content[:start] + bytes(40) + content[start + 40 :])
-    with pytest.raises(BadArtefact, match="its rows cannot be read"):
-        read_common_provenance([path])
-    classes = [["cat", "dog"], ["cat"], ["owl", "cat"]]
-    with pytest.raises(BadArtefact, match="its rows cannot be read"):
-        read_common_provenance([rewrite(path, replace_column(table, "classes", classes))])
-
-
 def test_files_of_different_models_are_told_apart(tmp_path: Path) -> None:
     first, plain = write(tmp_path / "a.parquet"), tmp_path / "plain.parquet"
     same = write(tmp_path / "b.parquet", replace(ONE, details={"rng": 4}))
@@ -168,9 +156,3 @@ def test_files_of_different_models_are_told_apart(tmp_path: Path) -> None:
     parquet.write_table(pa.table(TABLE), plain)
     for files in ([first, plain], [plain, first]):
         assert_refused("unknown model", read_common_provenance, files)
-
-
-def test_only_json_can_be_recorded(tmp_path: Path) -> None:
-    bad = Provenance(model="m", details={"rng": {1, 2}})
-    assert_refused("provenance JSON", write, tmp_path / "a.parquet", bad)
-    assert not [*tmp_path.iterdir()]

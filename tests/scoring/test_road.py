@@ -10,11 +10,10 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from metapac import BadArtefact, Context, InvalidInput, MetaPS
+from metapac import Context, InvalidInput, MetaPS
 from metapac.fewshot import (
     MAML,
     MLP,
@@ -32,14 +31,12 @@ from metapac.fewshot import (
     score_tasks,
 )
 from metapac.fewshot.scoring import (
-    FORMAT,
     Outputs,
     Stored,
     read_stored,
     score_matrix,
     tabulate,
 )
-from metapac.fewshot.tensors import write_tensors
 from metapac.score_functions import NAMES, ScoreFunction
 
 RNG = np.random.default_rng(0)
@@ -143,25 +140,6 @@ def test_a_subclass_is_scored_as_it_adapts() -> None:
     scorer = learner.adapt(task.support_x, task.support_y, classes=3)
     deployed = true_scores(scorer.predict_proba(task.query_x), task)
     assert (score_tasks(learner, [task])[0] <= deployed).all()
-
-
-@pytest.mark.parametrize("score", [None, "log_probability", "margin"])
-def test_large_logits_of_odd_widths_are_safe_in_any_order(score: str | None) -> None:
-    # A layer of odd width may round a row by its place in the batch.
-    layers = nn.Linear(6, 101), nn.ReLU(), nn.Linear(101, 101), nn.ReLU(), nn.Linear(101, 101)
-    network: Any = nn.Sequential(*layers)
-    network.features = 101
-    learner, order = MAML(network, 3, step_size=1e-3), np.random.default_rng(0)
-    draws = torch.Generator().manual_seed(0)
-    for name, parameter in learner.module.named_parameters():
-        nn.init.normal_(parameter, std=9.0 if "4.weight" in name else 0.3, generator=draws)
-    for task in episodes(20):
-        calibrated = score_tasks(learner, [task], score=score)[0]
-        places = order.permutation(len(task.query))
-        examples = task.support_x, task.support_y, task.query_x[places]
-        rows = score_examples(learner, *examples, classes=3, score=score)
-        deployed = rows[np.arange(len(places)), task.query_y[places]]
-        assert (calibrated[places] <= deployed).all()
 
 
 def test_nan_in_a_later_task_is_refused_for_every_score() -> None:
@@ -326,25 +304,6 @@ def test_lowering_costs_little() -> None:
     assert below.lowered_scores(np.array([1])) == pytest.approx(below.scores[0, 1])
 
 
-def test_the_allowance_grows_with_logits_and_scores() -> None:
-    def lowered(values: Any, kind: str, score: str) -> float:
-        row: Any = np.array([values])
-        outputs = Outputs(row, kind, ScoreFunction(score))
-        return float(outputs.lowered_scores(np.array([1]))[0])
-
-    eps, single = float(np.finfo(float).eps), float(np.finfo(np.float32).eps)
-    assert lowered([0.0, -1e6], "scores", "raw") == pytest.approx(-1e6 * (1 + 256 * eps), rel=1e-16)
-    assert lowered([0.0, -1e6], "logits", "log_probability") < -1e6 - 1e6 / 32 * 256 * eps
-    bound = lowered(np.array([0.0, -3200.0], np.float32), "logits", "log_probability")
-    assert bound == pytest.approx(-3200 - 100 * 256 * single, abs=1e-6)
-    # Two steps above 0 in float16, and then one: digits are lost, so that it counts as 0.
-    p, moved = (np.array([[1.0, 2.0**-k]], np.float16) for k in (23, 24))
-    for name in PROBABILISTIC:
-        function = ScoreFunction(name)
-        outputs = Outputs(p, "probabilities", function)
-        assert outputs.lowered_scores(np.array([1]))[0] <= function(moved)[0, 1]
-
-
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
@@ -372,24 +331,6 @@ def test_learners_of_others_are_safe_at_any_batch_size(
     deployed = true_scores(in_parts(scorer.predict_proba, task.query_x, batch), task)
     assert (calibrated <= deployed).all()
     np.testing.assert_allclose(calibrated, deployed, rtol=1e-4)
-
-
-def test_saturated_scores_and_votes_are_not_missed() -> None:
-    # All scores are the float32 next to 1: a digit lost in deployment would miss every example.
-    x, y = points("saturated", RNG)
-    learner, pool = ProtoNet(nn.Identity()), ClassPool(x, y)
-    scores, _ = score_tasks(learner, pool.tasks(20, ways=2, shots=2, queries=9, rng=0))
-    assert scores.max() < 1
-    for task in pool.tasks(20, ways=2, shots=2, queries=9, rng=1):
-        scorer = learner.adapt(task.support_x, task.support_y, classes=2)
-        assert (true_scores(scorer.predict_proba(task.query_x), task) >= scores.max()).all()
-    forest = SklearnLearner(RandomForestClassifier(10, max_depth=2, random_state=0))
-    (task, *_) = GroupPool(X, Y % 2, np.arange(480) % 4).tasks(shots=8, rng=0)
-    fitted = forest.adapt(task.support_x, task.support_y, classes=2)
-    votes = true_scores(fitted.predict_proba(task.query_x), task)
-    lowered = score_tasks(forest, [task])[0]
-    assert (lowered <= votes).all()
-    np.testing.assert_allclose(lowered, votes, rtol=1e-12)
 
 
 # Scores of tasks: their order, their names, their tables and files.
@@ -483,17 +424,6 @@ def test_outputs_that_are_scores_are_calibrated_as_they_are() -> None:
             score_tasks(learner, [task], score=score)
 
 
-def test_new_examples_of_any_learner_are_scored() -> None:
-    fixed = FixedModel(LogisticRegression().fit(X, Y % 3))
-    expected = fixed.adapt().predict_proba(X[:5])
-    np.testing.assert_array_equal(score_examples(fixed, None, None, X[:5]), expected)
-    scores = score_examples(fixed, None, None, X[:5], classes=4, score="margin")
-    np.testing.assert_allclose(scores[:, 3], -expected.max(1), rtol=1e-6)
-    for support_y in ([0, 2, 0], torch.tensor([0, 2, 0])):
-        scores = score_examples(protonet(), X[:3], support_y, X[3:5], classes=4)
-        assert scores[:, [1, 3]].tolist() == [[0, 0]] * 2
-
-
 def test_tables_agree_with_a_slow_loop() -> None:
     tasks = ClassPool(X, LABELS[Y]).tasks(4, ways=[2, 3, 4], shots=4, queries=6, rng=1)
     for learner in (protonet(), PrototypeLearner(), SklearnLearner(LogisticRegression())):
@@ -582,12 +512,3 @@ def test_what_was_stored_comes_back(tmp_path: Path) -> None:
         Stored(scores=np.zeros(3), tasks=np.zeros(2))
     with pytest.raises(InvalidInput, match="provenance must hold only"):
         Stored(scores=np.zeros(1), provenance={"rng": np.random.default_rng(0)}).save(path)
-
-
-def test_a_forged_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "scores.safetensors"
-    one: dict[str, Any] = {"names": {"tasks": ["a"]}, "provenance": {}}
-    for body in ({}, one | {"names": []}, one):
-        write_tensors(path, {"tasks": np.array([0, 1])}, body, FORMAT)
-        with pytest.raises(BadArtefact, match="is not a valid metapac scores file"):
-            read_stored(path)

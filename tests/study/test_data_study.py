@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 
 from metapac import Guarantee
 from metapac._common import ignore_progress
-from metapac.fewshot import PrototypeLearner, class_reuse
+from metapac.fewshot import PrototypeLearner
 from metapac.fewshot.options import Embeddings, Run, StudyTasks, Training
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.study.data_study import DrawSizes, _build_study, _open_source, study_data
@@ -113,21 +112,6 @@ def test_what_cannot_be_studied_is_refused(tmp_path: Path) -> None:
     assert_refused("delta", study_data, data, tmp_path / "study", guarantee=free)
 
 
-def test_the_note_counts_shared_classes_as_a_draw_has_them_on_average(tmp_path: Path) -> None:
-    many, few = (
-        opened(vectors(tmp_path), tmp_path, StudyTasks(ways=3, shots=3, tasks=n)).make_study(0)
-        for n in (500, 3)
-    )
-    reuse = class_reuse(many.sample(RNG)[0])
-    assert reuse.per_class == 150
-    assert reuse.shared == pytest.approx(0.9, abs=0.05)  # 3 * 3 / 10
-    words = (
-        "500 tasks from 10 classes: a class is in 150 tasks on average, and two tasks share 0.9 "
-    )
-    assert words in many.notes[0]
-    assert few.notes == ()  # 9 of 10 classes, if they are distinct
-
-
 def test_sizes_of_a_draw_are_as_said() -> None:
     pools = [ClassPool(RNG.random((80, 3)), np.repeat(np.arange(i, i + 8), 10)) for i in (0, 8)]
     members = np.repeat(np.arange(8), [10, 12, 14, 20, 10, 12, 14, 20])
@@ -145,18 +129,6 @@ def test_sizes_of_a_draw_are_as_said() -> None:
         sizes, labelled = np.bincount(draw.tasks).tolist(), len(draw.tests[0].labelled_scores)
         assert said == DrawSizes(6, 2, (queries or 8, queries or 18), labelled, 2)
         assert said.examples[0] <= min(sizes) <= max(sizes) <= said.examples[1]
-
-
-def test_sizes_hold_for_all_seeds_and_are_said_in_words() -> None:
-    sizes = DrawSizes(calibration_tasks=6, new_tasks=1, examples=(9, 12), labelled=1, labels=2)
-    other = replace(sizes, examples=(7, 8), labels=3)
-    assert DrawSizes.join([sizes, other]) == replace(sizes, examples=(7, 12), labels=3)
-    assert str(sizes) == (
-        "A draw has 6 calibration tasks of 9 to 12 examples, and 1 new task, with 1 labelled "
-        "example each for PS-Test. A set can have up to 2 labels."
-    )
-    none = replace(sizes, examples=(12, 12), labelled=0)
-    assert " of 12 examples, and 1 new task. A set" in str(none)
 
 
 def test_the_files_of_a_study_carry_the_table_its_notes_and_the_figure(tmp_path: Path) -> None:

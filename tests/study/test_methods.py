@@ -48,7 +48,6 @@ from metapac.fewshot.study.methods import (
     PS_TEST,
     choose_ranks,
     conformal_threshold,
-    describe_need,
     digest_code,
     quantile_of_quantiles_coverage,
 )
@@ -57,7 +56,7 @@ from metapac.fewshot.synthetic import NormalFamily
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, joint_ranks
 from tests.helpers import oracles
-from tests.helpers.oracles import FALSE_ALARM, too_many
+from tests.helpers.oracles import too_many
 from tests.helpers.studies import GUARANTEE, SmallStudy, scored_task
 
 PAPERS = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
@@ -101,13 +100,6 @@ def test_a_threshold_is_compared_in_the_precision_of_the_task() -> None:
     assert task.error([np.nextafter(np.float32(0.7), 1)])[0] == 1
     half = scored_task(np.array([[0.5]], dtype=np.float16), [0])
     assert half.error([1e9, -1e9]).tolist() == [1, 0]
-
-
-def test_labelled_examples_are_not_test_examples() -> None:
-    own = np.array([True, False, False])
-    task = ScoredTask.from_predictions([[1, 2], [3, 4], [5, 6]], [0, 1, 0], labelled=own)
-    assert task.labelled_scores.tolist() == [1]
-    assert (task.true_scores.tolist(), task.scores.tolist()) == ([4, 5], [[3, 4], [5, 6]])
 
 
 def test_inconsistent_draws_are_refused() -> None:
@@ -288,15 +280,6 @@ def test_a_threshold_of_zero_has_no_sign() -> None:
         assert (cut, math.copysign(1, cut)) == (0, 1)
 
 
-def test_the_need_of_a_method_is_that_of_its_delta() -> None:
-    guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
-    assert describe_need(guarantee, "PS-Test", 0.05) == "29 labels"
-    assert describe_need(guarantee, "PS-Test", 0.1) == "22 labels"
-    assert describe_need(guarantee, "Meta-PS joint", 0.05) == "29 tasks of 44 examples"
-    assert describe_need(guarantee, "mine", 0.05) is None
-    assert describe_need(guarantee, "Meta-PS tight", 0.95) is not None  # levels were checked before
-
-
 NEIGHBOURS = Guarantee(epsilon=0.1, alpha=0.2, delta=0.1)
 
 
@@ -338,18 +321,6 @@ def test_coverage_is_the_exact_integral(data: st.DataObject) -> None:
     exact = float(exact_coverage(examples, tasks, within, across))
     actual = quantile_of_quantiles_coverage(examples, tasks, within, across)
     assert actual == pytest.approx(exact, abs=1e-12)
-
-
-def test_coverage_at_printed_values_and_large_numbers() -> None:
-    # The largest of N uniform numbers has mean N / (N + 1), and one task of n its order statistics.
-    for numbers, coverage in (
-        ((10, 5, 10, 3), 0.9256259545517654),
-        ((3000, 500, 3000, 500), 1_500_000 / 1_500_001),
-        ((99, 1, 90, 1), 0.9),
-        ((1, 99, 1, 90), 0.9),
-    ):
-        assert quantile_of_quantiles_coverage(*numbers) == pytest.approx(coverage, abs=1e-13)
-    assert choose_ranks(10, 5, 0.1) == (10, 3)
 
 
 @given(st.integers(1, 12), st.integers(1, 8), st.floats(0.02, 0.6))
@@ -418,14 +389,6 @@ def test_hcp_covers_a_new_example_of_a_new_task_exactly() -> None:
     assert np.mean(missed) <= 0.5
 
 
-def test_tasks_are_separated_whatever_their_order() -> None:
-    draw = SyntheticStudy(tasks=30, examples=40).draw(np.random.default_rng(0))
-    order = np.argsort(np.arange(len(draw.scores)) % 40, kind="stable")  # round robin
-    shuffled = Draw(draw.scores[order], draw.tasks[order], draw.tests)
-    for method in neighbour_methods(NEIGHBOURS):
-        assert method.choose(draw).thresholds[0] == method.choose(shuffled).thresholds[0]
-
-
 KNOWN = Guarantee(epsilon=0.2, alpha=0.2, delta=0.1)
 MANY = 200
 
@@ -451,18 +414,6 @@ def test_meta_ps_keeps_its_guarantee_and_ps_is_caught(known: Rows) -> None:
     assert too_many(violating_draws("PS"), MANY, KNOWN.failure_probability)
     lines = summarise(known, KNOWN)
     assert (lines["Meta-PS tight"].satisfied, lines["PS"].satisfied) == (True, False)
-
-
-def test_the_rows_agree_with_the_family(known: Rows) -> None:
-    # Every draw has new tasks, so that the number of violations is a sum of independent
-    # events of known probability; Hoeffding bounds how far their share strays from its mean.
-    for method in ("PS", "Meta-PS even", "Meta-PS tight"):
-        selected = known.select(method)
-        cuts = selected.threshold.tolist()
-        chances = [NormalFamily().violation_rate(cut, KNOWN.miss_rate) for cut in cuts]
-        share = float(np.mean(selected.error > KNOWN.miss_rate))
-        slack = np.sqrt(np.log(2 / FALSE_ALARM) / (2 * len(selected)))
-        assert abs(share - float(np.mean(chances))) < slack
 
 
 def test_the_oracle_is_exact_on_every_task(known: Rows) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -32,16 +31,12 @@ from metapac.fewshot import (
     summarise,
 )
 from metapac.fewshot.quantile_predictor import QuantilePredictor
-from metapac.fewshot.quantile_predictor import leave_one_out as slow_leave_one_out
 from metapac.fewshot.study import pool_study
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.pool_study import (
-    PoolScores,
     count_tasks,
-    describe_group_reuse,
     describe_learner,
     describe_pool,
-    join_groups,
 )
 from tests.helpers.refusals import assert_refused
 from tests.helpers.studies import same_rows
@@ -236,20 +231,6 @@ def test_one_pool_for_both_is_embedded_once() -> None:
     assert len(calls) == 1
 
 
-class Doubled:
-    name = "doubled"
-
-    def __call__(self, x: Any, rng: np.random.Generator) -> Any:
-        return 2 * x
-
-
-def test_transformed_tasks_are_scored_one_by_one() -> None:
-    pool = ClassPool(BOTH[0].x, BOTH[0].y, transform=lambda rng: Doubled())
-    study = make(pools=(pool, pool))
-    assert len(study.draw(np.random.default_rng(0)).scores) == 6 * 3 * 26
-    assert study.preferred_backend == "loky"
-
-
 def test_groups_are_tasks_drawn_with_replacement() -> None:
     with pytest.warns(UserWarning, match="300 calibration tasks from 12 groups: a group is in 25"):
         study = make(pools=SITES, tasks=300, tests=20, test_queries=9)
@@ -273,21 +254,6 @@ def test_tasks_of_unequal_size_keep_their_scores() -> None:
     for number, task in enumerate(tasks):
         own = PrototypeLearner().bank(unequal.x).scores([task])
         np.testing.assert_array_equal(draw.scores[draw.tasks == number], own)
-
-
-def test_it_is_said_that_groups_are_used_again() -> None:
-    for tasks, distinct, warns in (
-        *((13, None, True), (12, None, False)),
-        *((500, False, False), (6, True, False)),
-    ):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            study = make(pools=SITES, tasks=tasks, distinct=distinct)
-        notes = [note for note in study.notes if "groups" in note]
-        assert notes == ([] if distinct else [describe_group_reuse(12, tasks)])
-        assert [str(each.message) for each in caught] == (notes if warns else [])
-    assert "a group is in 167 tasks on average" in describe_group_reuse(3, 500)
-    assert "for these 9 groups, not for new ones" in describe_group_reuse(9, 9)
 
 
 def test_distinct_groups_are_divided_anew_and_used_once() -> None:
@@ -329,16 +295,6 @@ def test_groups_used_once_must_suffice() -> None:
             assert_refused("tasks tests 7 8", count_tasks, *pools, True, *wrong)
 
 
-def test_joined_groups_keep_classes_and_columns() -> None:
-    table = pd.DataFrame({"age": [1.0, 2.0], "pulse": [3.0, 4.0]})
-    one, other = (GroupPool(table, [0, 1], [name] * 2, classes=3) for name in "ab")
-    both = join_groups(one, other)
-    assert (both.names, both.classes) == (["a", "b"], 3)
-    assert both.y.tolist() == [0, 1, 0, 1]
-    (frame, _) = (task.query_x for task in both.tasks(shots=0, rng=0))
-    assert list(frame.columns) == ["age", "pulse"]
-
-
 def test_by_default_all_examples_are_used() -> None:
     cases: list[tuple[int, dict[str, int], tuple[int, int, int]]] = [
         (30, {}, (26, 6, 20)),
@@ -355,14 +311,6 @@ def test_by_default_all_examples_are_used() -> None:
         study = make(pools=(classes(size=size), classes(8, size=size, rng=1)), **options)
         assert (study.queries, study.labelled, study.test_queries) == counts
         study.draw(np.random.default_rng(0))
-
-
-def test_without_labelled_examples_ps_test_is_left_out() -> None:
-    study = make(labelled=0, tasks=16)
-    assert study.notes[0] == "PS-Test is left out: labelled=0."
-    summary = summarise(run_study(study, guarantee=G, draws=1), G, notes=study.notes)
-    assert "PS-Test" not in [line.method for line in summary]
-    assert "PS-Test is left out" in str(summary)
 
 
 def test_ways_may_vary_and_domains_need_their_numbers() -> None:
@@ -407,14 +355,6 @@ def test_meta_cp_is_assembled_from_a_pool(score: str | None) -> None:
     # A predictor that is fitted already is used as it is.
     fitted = make(predictor=slow, score=score).draw(np.random.default_rng(0))
     np.testing.assert_array_equal(fitted.quantiles, draw.quantiles)
-
-
-def test_nonconformity_is_minus_the_score_after_adapting_to_the_others() -> None:
-    learner = PrototypeLearner()
-    tasks = list(BOTH[0].tasks(3, ways=3, shots=2, queries=5, rng=0))
-    inputs = PoolScores(learner, learner.bank(BOTH[0].x)).leave_one_out(tasks)
-    for row, task in zip(inputs, tasks, strict=True):
-        np.testing.assert_allclose(-row, slow_leave_one_out(learner, task), rtol=1e-6)
 
 
 def test_meta_cp_is_not_judged_at_another_epsilon_than_it_is_trained_for() -> None:
@@ -516,16 +456,6 @@ def test_learners_and_pools_are_described_by_their_content() -> None:
         "examples": 6,
     }
     assert len({pool["checksum"] for pool in described}) == 5
-
-
-def test_rows_are_the_same_from_workers_and_after_a_restart(tmp_path: Path) -> None:
-    def study() -> PoolStudy:
-        return make(SklearnLearner(_estimator()), tasks=8)
-
-    alone = run_study(study(), guarantee=G, draws=3)
-    assert same_rows(run_study(study(), guarantee=G, draws=3, n_jobs=2), alone)
-    run_study(study(), guarantee=G, draws=2, folder=tmp_path)
-    assert same_rows(run_study(study(), guarantee=G, draws=3, folder=tmp_path), alone)
 
 
 def _estimator() -> Any:

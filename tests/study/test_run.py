@@ -7,9 +7,6 @@ import json
 import os
 import platform
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -28,7 +25,6 @@ from metapac.fewshot.study.draws import Draw
 from metapac.fewshot.study.methods import PS, Chosen
 from metapac.fewshot.study.rows import Rows, evaluate_draw, read_table, write_table
 from metapac.fewshot.study.run import (
-    check_seeds,
     find_seeds,
     read_guarantee,
     read_rows,
@@ -195,13 +191,6 @@ def test_a_dask_cluster_is_sent_the_study_once(cluster: Any) -> None:
     assert counts[0] == counts[1] > 0
 
 
-def test_a_missing_joblib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "joblib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"workers needs joblib.*metapac\[parallel\]"):
-        run(n_jobs=2)
-    run()
-
-
 class NotJson(SmallStudy):
     def describe(self) -> dict[str, Any]:
         return {"value": np.nan}
@@ -322,50 +311,6 @@ def test_finished_draws_are_not_repeated_and_more_extend_them(tmp_path: Path) ->
     assert len(COUNTED) == DRAWS + 3
 
 
-KILLED = """
-import os, signal, sys
-from tests.helpers.studies import GUARANTEE, SmallStudy
-from metapac.fewshot import run_study
-
-def killed_at(owner, name, call):
-    calls, before = [], getattr(owner, name)
-    def counted(*args):
-        calls.append(1)
-        if len(calls) == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return before(*args)
-    setattr(owner, name, counted)
-
-{kill}
-run_study(SmallStudy(), guarantee=GUARANTEE, draws=4, folder=sys.argv[1])
-"""
-
-
-@pytest.mark.parametrize(
-    "kill",
-    [
-        "killed_at(SmallStudy, 'draw', 3)",
-        "killed_at(os, 'fsync', 7)",  # in the middle of a file: each takes two, settings come first
-    ],
-)
-def test_a_killed_evaluation_resumes_to_the_same_bytes(tmp_path: Path, kill: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED.format(kill=kill), tmp_path / "killed"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
-    names = [path.name for path in draw_files(tmp_path / "killed")]
-    assert names == ["00000.csv.gz", "00001.csv.gz"]
-    with pytest.raises(FileNotFoundError, match="evaluation is not finished; call run_study"):
-        read_rows(tmp_path / "killed")
-    run(tmp_path / "killed", Counting())
-    assert len(COUNTED) == 2
-    run(tmp_path / "whole")
-    one, other = ((tmp_path / name / "rows.csv.gz").read_bytes() for name in ("killed", "whole"))
-    assert one == other
-
-
 def fixed(cut: float, **version: str) -> list[Method]:
     """A method of the user, whose threshold is written in its body."""
     names: dict[str, Any] = {}
@@ -456,25 +401,6 @@ def test_draws_of_lost_settings_are_never_reused(tmp_path: Path) -> None:
     assert len(COUNTED) == DRAWS
 
 
-def test_edited_and_missing_settings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no evaluation is here") as caught:
-        read_rows(tmp_path)
-    assert caught.value.filename == str(tmp_path / "evaluation.json")
-    run(tmp_path)
-    path = tmp_path / "evaluation.json"
-    text = path.read_text()
-    for changed in (text.replace('"rng": 0', '"rng": 1'), text[:-3], "[]", "", '{"checksum": 1}'):
-        path.write_text(changed)
-        for attempt in (read_rows, run):
-            with pytest.raises(BadArtefact):
-                attempt(tmp_path)
-    path.write_text(text)
-    for change in ({"format": "something else"}, {"format": "metapac evaluation", "schema": 2}):
-        forge(tmp_path, **change)
-        with pytest.raises(BadArtefact):
-            read_rows(tmp_path)
-
-
 MADE: list[int] = []
 
 
@@ -530,14 +456,3 @@ def test_a_folder_of_seeds_is_extended_resumed_and_loses_nothing(tmp_path: Path)
     assert_refused("seeds", seeds, seeds=0)
     assert_refused("rng", seeds, rng=-1)
     assert not MADE
-
-
-def test_the_remedy_for_a_seed_that_is_left_out_works(tmp_path: Path) -> None:
-    cases = [((0, 1), 0, 1, 0, 2), ((3,), 5, 2, 3, 4), ((9,), 1, 2, 1, 9), ((0, 10), 4, 1, 0, 11)]
-    for number, (held, rng, count, first, needed) in enumerate(cases):
-        folder = tmp_path / str(number)
-        for seed in held:
-            (folder / f"seed-{seed}").mkdir(parents=True)
-            (folder / f"seed-{seed}" / "evaluation.json").touch()
-        assert_refused(f"rng={first} seeds={needed}", check_seeds, folder, rng, count)
-        check_seeds(folder, first, needed)

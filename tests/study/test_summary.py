@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
 import statistics
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -18,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import Guarantee, InvalidInput, judge
-from metapac.fewshot import SyntheticStudy, run_study, summarise
-from metapac.fewshot.study.boxes import draw_boxes
+from metapac import Guarantee, InvalidInput
+from metapac.fewshot import summarise
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.summary import (
     Summary,
@@ -35,7 +32,6 @@ from metapac.fewshot.study.summary import (
     quantile_interval,
     share_interval,
 )
-from metapac.plots import create_figure
 from metapac.verdict import clopper_pearson_interval
 from tests.helpers.oracles import FALSE_ALARM, binomial_cdf
 from tests.helpers.studies import method_rows as table
@@ -115,14 +111,6 @@ def test_verdicts_rest_on_intervals_and_on_tasks_with_enough_data() -> None:
         assert said == tuple(verdict == word for word in words)
 
 
-def test_draws_that_differ_do_not_hold_because_their_tasks_are_many() -> None:
-    # Of 1000 tasks 15 % are above epsilon: in half of the draws none, in the others 30 %.
-    (line,) = summarise(table([[0.0] * 100, [0.3] * 30 + [0.0] * 70] * 5), G)
-    assert (line.satisfied, line.verdict) == (True, "cannot tell yet")
-    (line,) = summarise(table([[0.3] * 15 + [0.0] * 85] * 10), G)
-    assert line.verdict == "observed within"
-
-
 def test_a_violation_is_seen_and_noise_is_none() -> None:
     rng, g = np.random.default_rng(0), replace(G, alpha=0.1)
     rates = np.where(rng.random((10, 50)) < 0.4, 0.2, 0.05)
@@ -138,20 +126,6 @@ def test_a_violation_is_seen_and_noise_is_none() -> None:
     assert line.tasks_above < 0.1
 
 
-def test_holds_is_never_said_of_observed_errors() -> None:
-    for epsilon, alpha, rate, examples in ((0.05, 0.1, 0.06, 1), (0.1, 0.35, 0.11, 10)):
-        # Every task is above epsilon. Each draw has as many tasks with k misses as are expected.
-        levels: dict[str, Any] = {"epsilon": epsilon, "alpha": alpha, "delta": 0.05}
-        counts = np.arange(examples + 1)
-        expected = np.rint(1000 * stats.binom.pmf(counts, examples, rate)).astype(int)
-        missed = np.repeat(counts, expected)
-        summary = summarise(table([missed / examples] * 5, examples=examples), Guarantee(**levels))
-        assert summary[0].verdict == "observed within"
-        assert "holds" not in " ".join(str(summary).splitlines()[:3])
-        verdict = judge(np.full(5 * len(missed), examples), np.tile(missed, 5), **levels)
-        assert verdict.status == "cannot tell yet"
-
-
 def test_a_verdict_is_about_the_learners_that_were_evaluated() -> None:
     # Of three learners one is bad: the interval over seeds is wide, and yet it was seen to fail.
     good, bad = np.zeros((20, 10)), np.full((20, 10), 0.3)
@@ -159,14 +133,6 @@ def test_a_verdict_is_about_the_learners_that_were_evaluated() -> None:
     assert line.tasks_within == pytest.approx(2 / 3)
     assert line.tasks_within_interval[1] == 1
     assert line.verdict == "violated"
-
-
-def test_a_kept_guarantee_at_another_alpha_is_not_judged_by_the_90th_percentile() -> None:
-    guarantee = Guarantee(epsilon=0.1, alpha=0.3, delta=1e-3)
-    study = SyntheticStudy(tasks=400, examples=500, tests=100)
-    line = summarise(run_study(study, guarantee=guarantee, draws=3), guarantee)["Meta-PS tight"]
-    assert line.error_quantile <= 0.1
-    assert line.verdict == "observed within"
 
 
 alphas = st.floats(0.001, 0.999) | st.sampled_from([0.1, 0.2, 0.3, 0.7, 0.9, 1 / 3])
@@ -180,14 +146,6 @@ def test_shares_and_quantiles_agree(tasks: int, alpha: float, errors: list[float
     assert quantile in errors  # not interpolated
     for epsilon in (0.0, 0.04, 0.05, 0.1, 0.3):
         assert (quantile <= epsilon) == (np.mean(np.array(errors) > epsilon) <= alpha)
-
-
-def test_shares_that_differ_in_the_last_bit_are_told_apart() -> None:
-    for tasks in range(1, 80):
-        for above in range(1, tasks):
-            share = above / tasks
-            assert allowed_tasks(tasks, share) == above
-            assert allowed_tasks(tasks, math.nextafter(share, 0)) == above - 1
 
 
 def test_a_task_is_flagged_when_so_many_misses_are_improbable() -> None:
@@ -288,18 +246,6 @@ def test_intervals_cover_what_they_say_and_nothing_more() -> None:
     assert (missed > limit).tolist() == [False, False, True, True]
 
 
-def test_the_interval_of_the_quantile_covers_it() -> None:
-    # Errors of a draw share a shift; the 80 % quantile of all errors is that of their mixture.
-    rng = np.random.default_rng(4)
-    truth = float(stats.norm.ppf(0.8, scale=np.sqrt(2)))
-    trials, wrong = 600, 0
-    for _ in range(trials):
-        errors = rng.normal(size=(25, 1)) + rng.normal(size=(25, 8))
-        low, high = quantile_interval([table(errors)], 0.2)
-        wrong += not low <= truth <= (high if high != 1.0 else np.inf)
-    assert wrong <= int(stats.binom.isf(FALSE_ALARM, trials, 0.06))  # Student's t is approximate
-
-
 def test_a_size_has_no_interval_beyond_what_is_possible() -> None:
     rows = table(np.zeros((2, 2)), [[0, 1], [4, 5]])
     assert summarise(rows, G)[0].size_interval[1] > 5
@@ -324,24 +270,6 @@ def test_sizes_are_compared_in_pairs() -> None:
     assert (result.first_size, result.second_size) == pytest.approx(means)
 
 
-def test_pairs_have_one_delta_and_the_same_draws() -> None:
-    rows = Rows.concatenate(
-        [
-            table([[0.1]], [[2]], method="A"),
-            table([[0.1]], [[9]], method="B", delta=0.5),
-            table([[0.1]], [[3]], method="B"),
-            table([[0.1]], [[5]], method="A", delta=0.5),
-            table([[0.1], [0.1]], method="C"),
-        ]
-    )
-    result = compare_sizes(rows, "A", "B")
-    assert (result.difference, result.low, result.high) == (-1, -np.inf, np.inf)
-    assert compare_sizes(rows, "A", "B", delta=0.5).difference == -4
-    for options in ({}, {"delta": 0.5}):
-        with pytest.raises(InvalidInput, match="'C'"):
-            compare_sizes(rows, "A", "C", **options)
-
-
 def test_seeds_are_summarised_together_and_must_be_alike() -> None:
     rng = np.random.default_rng(0)
     seeds = [table(rng.random((4, 5)), rng.random((4, 5))) for _ in range(3)]
@@ -358,17 +286,6 @@ def test_seeds_are_summarised_together_and_must_be_alike() -> None:
     for rows in (*wrong, [seeds[0], table(np.zeros((4, 5)), method="B")]):
         with pytest.raises(InvalidInput, match="rows"):
             summarise(rows, G)
-
-
-def test_each_method_has_a_line_for_each_delta() -> None:
-    parts = [("A", 0.5, 0.1), ("B", 0.05, 0.2), ("A", 0.05, 0.3)]
-    rows = Rows.concatenate(table([[e]], method=name, delta=d) for name, d, e in parts)
-    result = summarise(rows, G)
-    assert [(s.method, s.delta, s.error_quantile) for s in result] == parts
-    assert result["A"].delta == 0.5
-    assert (len(result), result[-1].error_quantile, len(result[1:])) == (3, 0.3, 2)
-    with pytest.raises(InvalidInput, match="'C'; it has: A, B"):
-        result["C"]
 
 
 def test_a_summary_says_what_its_intervals_cover_and_what_is_left_out() -> None:
@@ -442,18 +359,6 @@ def test_notebooks_show_the_same_cells_and_no_markup_of_names(summary: Summary) 
     assert text.endswith("<p>A note &amp; more.</p>")
 
 
-def test_json_has_no_infinity_and_says_what_is_needed(summary: Summary) -> None:
-    one = summarise(table([[0.1, 0.2]]), G)
-    text = json.loads(json.dumps(one.describe(), allow_nan=False))
-    assert text["methods"][0]["size_interval"] == [None, None]
-    assert text["methods"][0]["verdict"] == "cannot tell yet"
-    assert (text["notes"], text["covers"]) == (list(one.notes), one.covers)
-    needed = [line["needed"] for line in summary.describe()["methods"]]
-    assert needed == [None, "22 labels", None]
-    mine = summarise(table(np.zeros((9, 20)), method="mine", feasible=False), G)
-    assert mine.describe()["methods"][0]["needed"] is None  # not known
-
-
 def with_labels(sizes: Any, method: str, *, feasible: bool = True, labels: int = 20) -> Rows:
     rows = table(np.zeros((4, 9)), np.broadcast_to(sizes, (4, 9)), method=method, feasible=feasible)
     return replace(rows, labels=np.full(36, labels))
@@ -490,12 +395,3 @@ def test_the_scale_of_sizes_suits_useful_methods(tmp_path: Path) -> None:
     assert plain.get_suptitle() == ""
     useless = summarise(parts[0], G).plot()
     assert useless.axes[1].get_ylim()[1] > 20
-
-
-def test_ticks_stay_where_a_caller_puts_them() -> None:
-    figure, (axes,) = create_figure(1, width=3, height=3)
-    samples = [np.arange(9.0)] * 20
-    draw_boxes(axes, samples, whiskers=(10, 90), colours=["#123456"] * 20)
-    axes.set_xticks([1, 5, 10])
-    figure.draw_without_rendering()
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "5", "10"]

@@ -123,27 +123,6 @@ def test_distortions_match_geometry(distinct: Shapes) -> None:
     assert np.polyfit(rows, middle, 1)[0] == pytest.approx(-0.3, abs=0.01)
 
 
-def test_thick_blurred_faint_and_noisy_images_in_all_faces(
-    distinct: Shapes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def draw(count: int = 1, faces: int = 1, **draws: float) -> Array:
-        fixed = {"fill": 0.7, "level": 0.25, "ramp": 0.2, "contrast": 1.0, **draws}
-        monkeypatch.setattr(module, "RANGES", {key: (fixed.get(key, 0.0),) * 2 for key in COLUMN})
-        i, rng = distinct[0].index("R"), np.random.default_rng(0)
-        shapes = distinct[1][i, :faces], distinct[2][i, :faces]
-        return np.asarray(module._draw_images(*shapes, count, 28, rng) / 255)
-
-    plain, faint = draw(), draw(contrast=0.4)
-    assert (plain.min(), plain.max()) == (0, 1)
-    assert draw(level=0.1).sum() > 1.2 * plain.sum()
-    assert np.abs(np.diff(draw(ramp=0.6))).max() < 0.8 * np.abs(np.diff(plain)).max()
-    assert np.allclose(faint, 0.3 + 0.4 * plain, atol=0.004)
-    noise = draw(contrast=0.4, noise=0.05) - faint
-    assert noise.std() == pytest.approx(0.05, rel=0.15)  # 784 draws: 6 standard deviations
-    images = draw(200, faces=8).reshape(200, -1)  # one is missing with probability 2e-11
-    assert len(np.unique(images, axis=0)) == len(module.FACES) == 8
-
-
 def test_unseen_characters_are_neither_hopeless_nor_certain() -> None:
     # Prototypes of raw pixels, without any training: above chance, far from solved.
     x, y, _ = glyphs(characters=60, per_character=20)

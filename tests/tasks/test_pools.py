@@ -7,7 +7,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,10 @@ from scipy import stats
 
 from metapac import InvalidInput
 from metapac.fewshot import (
-    CallableLearner,
     ClassPool,
     DomainPool,
     GroupPool,
     Task,
-    score_tasks,
     split_classes,
     split_domains,
     split_groups,
@@ -215,12 +212,6 @@ def test_tasks_are_those_of_the_first_release_also_in_a_batch(y: Any, first: int
     assert checksum(groups.tasks(9, shots=2, queries=(3,), rng=5)) == 3226733332
 
 
-def test_tasks_are_drawn_only_when_accessed() -> None:
-    tasks = pool_of(600, 600).tasks(10**9, ways=2, shots=5, queries=500, rng=0)
-    assert len(tasks[10**9 - 1].query) == 1000
-    assert tasks[10**9 - 1].name == f"pool-{10**9 - 1}"
-
-
 def assert_uniform(drawn: Iterable[Any], cells: int) -> None:
     counts = Counter(drawn)
     observed = [*counts.values(), *[0] * (cells - len(counts))]
@@ -286,15 +277,6 @@ def test_pools_list_and_name_what_they_hold() -> None:
     for names in (*ints, np.array([3, 4, 3], dtype=object), iter([3, 4, 3])):
         assert ClassPool(np.zeros(3), names).names == [3, 4]
     assert GroupPool(np.zeros(2), np.array([1, 0], object), ["a", "b"]).classes == 2
-
-
-def test_tasks_of_several_calls_can_be_scored_together() -> None:
-    learner = CallableLearner(lambda support_x, support_y, x: [[0.5, 0.5]] * len(x))
-    draw = partial(pool_of(9, 9).tasks, 1, **FEW)
-    with pytest.raises(InvalidInput, match="tasks holds 'pool-0' more than once"):
-        score_tasks(learner, [*draw(rng=0), *draw(rng=1)])
-    _, ids = score_tasks(learner, [*draw(rng=0, name="a"), *draw(rng=1, name="b")])
-    assert list(dict.fromkeys(ids.tolist())) == ["a-0", "b-0"]
 
 
 def test_data_may_be_a_mapped_file_a_tensor_or_a_frame(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +48,6 @@ from tests.helpers.training import (
     fit_strong,
     group_pool,
     identical,
-    run_python,
     small_learner,
     sphere_learner,
     start_python,
@@ -392,14 +390,6 @@ def test_the_strong_recipe_saves_at_first_once_a_minute_and_at_the_end(
     assert lengths == [0, 5]
 
 
-def test_more_epochs_extend_a_run(tmp_path: Path) -> None:
-    whole, parts = small_learner(), small_learner()
-    fit(whole)
-    for epochs in (1, 3, 4):
-        fit(parts, epochs=epochs, checkpoint=tmp_path)
-    assert identical(state_of(whole), state_of(parts))
-
-
 @both_recipes
 def test_a_run_without_a_seed_resumes_with_its_seed(fit: Any, learner: Any, tmp_path: Path) -> None:
     first, again, straight = learner(), learner(rng=3), learner()
@@ -448,80 +438,6 @@ def test_a_finished_run_of_0_2_ends_with_the_average(tmp_path: Path) -> None:
     checkpoints.write_checkpoint(tmp_path, replace(stored, weights=last))
     fit_strong(again, checkpoint=tmp_path)
     assert identical(state_of(again), state_of(straight))
-
-
-KILLED = """
-import os, shutil, signal, sys
-from pathlib import Path
-from tests.learners.training.test_loop import *
-
-def kill_at(function, call, before):
-    calls = [0]
-    def wrapper(*args, **kwargs):
-        calls[0] += 1
-        if calls[0] == call:
-            before(*args)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*args, **kwargs)
-    return wrapper
-
-def truncate(descriptor):
-    os.truncate(f"/proc/self/fd/{descriptor}", os.fstat(descriptor).st_size // 2)
-
-Recipe.save_seconds = 0.0
-paper = [
-    (os, "fsync", 1),       # the very first checkpoint is half written
-    (Run, "_step", 2),      # in the middle of epoch 1
-    (os, "fsync", 1),       # the checkpoint of epoch 1 is half written
-    (shutil, "rmtree", 1),  # what the killed process left is about to be deleted
-    (Path, "replace", 1),   # the checkpoint of epoch 1 is written, but not yet in its place
-    (Run, "save", 2),       # epoch 1 is saved, epoch 2 is trained and not saved
-    (Path, "replace", 2),   # epoch 2 is saved, the checkpoint of epoch 3 not yet in its place
-    (Run, "_step", 5),      # in the middle of epoch 4
-]
-strong = [
-    (Run, "_step", 17),     # in the middle of epoch 3, the last one of pre-training
-    (Run, "conclude", 1),   # pre-training has ended, tuning has not begun
-    (Run, "_step", 90),     # in the middle of the first epoch of tuning
-    (Run, "_step", 105),    # in the middle of the last epoch
-    (Run, "conclude", 1),   # the last epoch is trained, its weights are not averaged
-]
-for run, kills in (("paper", paper), ("strong", strong)):
-    for owner, name, call in kills:
-        child = os.fork()
-        if not child:
-            before = truncate if name == "fsync" else lambda *args: None
-            setattr(owner, name, kill_at(getattr(owner, name), call, before))
-            killed_run(run, Path(sys.argv[1]) / run)
-            os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        stored = checkpoints.read_checkpoint(Path(sys.argv[1]) / run)
-        print(os.WTERMSIG(status), None if stored is None else len(stored.history))
-"""
-
-
-def killed_run(recipe: str, folder: Path | None) -> dict[str, Tensor]:
-    if recipe == "strong":
-        learner = ProtoNet(Sphere(DropsBeforeNorm()))
-        fit_strong(learner, checkpoint=folder)
-        return state_of(learner)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        layers = [nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2)]
-        learner = ProtoNet(nn.Sequential(*layers))
-    fit(learner, epochs=5, checkpoint=folder)
-    return state_of(learner)
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="kills processes as on Linux")
-def test_killed_anywhere_a_run_ends_with_the_same_weights(tmp_path: Path) -> None:
-    lines = run_python("-c", KILLED, str(tmp_path)).splitlines()
-    assert [line.split()[0] for line in lines] == [str(int(signal.SIGKILL))] * 13
-    lengths = " ".join(line.split()[1] for line in lines)
-    assert lengths == "None 0 0 0 0 1 2 3 2 3 3 4 4"
-    for recipe in ("paper", "strong"):
-        assert identical(killed_run(recipe, tmp_path / recipe), killed_run(recipe, None))
-        assert [path.name for path in (tmp_path / recipe).iterdir()] == [checkpoints.FILE]
 
 
 # Several processes.

@@ -31,6 +31,7 @@ from metapac.errors import BadArchive, BadArtefact, DownloadFailed, InvalidInput
 from metapac.fewshot.datasets import cache
 
 _WAITS = (1.0, 2.0, 4.0, 8.0)  # seconds before each retry, if attempts bring nothing new
+_TIMEOUT = 30.0  # seconds without a byte
 _TRANSIENT = (408, 425, 429)  # status codes to retry, in addition to all from 500 on
 
 
@@ -43,16 +44,14 @@ class Download:
     sha256: str | None = None
 
 
-def download(
-    item: Download, folder: PathLike, *, progress: Progress | None = None, timeout: float = 30
-) -> Path:
+def download(item: Download, folder: PathLike, *, progress: Progress = ignore_progress) -> Path:
     """Download a file unless it is already there; resume, retry, or wait for another process."""
     target = Path(folder) / item.name
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with lock_file(target, f"downloading {item.url}", wait=math.inf):
             if not target.exists():  # else another process has just finished it
-                _Transfer(item, target, progress or ignore_progress, timeout).run()
+                _Transfer(item, target, progress).run()
                 return target
     _check_sha256(item, target)
     return target
@@ -79,8 +78,8 @@ class _Failure(Exception):
 class _Transfer:
     """One download: attempts that each continue where the last one stopped."""
 
-    def __init__(self, item: Download, target: Path, progress: Progress, timeout: float) -> None:
-        self.item, self.target, self.progress, self.timeout = item, target, progress, timeout
+    def __init__(self, item: Download, target: Path, progress: Progress) -> None:
+        self.item, self.target, self.progress = item, target, progress
         self.part = target.with_name(f"{item.name}.part")
         self.note = target.with_name(f"{item.name}.part.version")
 
@@ -143,7 +142,7 @@ class _Transfer:
         headers |= {"If-Range": version} if have and version else {}
         request = urllib.request.Request(self.item.url, headers=headers)
         try:
-            return urllib.request.build_opener(_Redirects).open(request, timeout=self.timeout)
+            return urllib.request.build_opener(_Redirects).open(request, timeout=_TIMEOUT)
         except urllib.error.HTTPError as error:
             if error.code == 416 and have:  # nothing is missing, or the bytes are of another file
                 return error
@@ -211,13 +210,12 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 _DAMAGE = (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 
 
-def unpack(archive: PathLike, *, progress: Progress | None = None) -> list[Path]:
+def unpack(archive: PathLike, *, progress: Progress = ignore_progress) -> list[Path]:
     """Unpack a .zip or .tar.gz file into its folder, all of it or nothing.
 
     Links, names that lead out of the folder and absurd sizes are refused.
     """
-    archive, report = Path(archive), progress or ignore_progress
-    done, targets = 0, []
+    archive, done, targets = Path(archive), 0, list[Path]()
     with private_folder(".unpacking", archive.parent) as scratch:
         try:
             for name, size, is_special, extract in _members(archive):
@@ -225,7 +223,7 @@ def unpack(archive: PathLike, *, progress: Progress | None = None) -> list[Path]
                 check_ratio(archive, done)
                 _check_member(archive, name, is_special)
                 extract(scratch)
-                report(f"unpacking {archive.name}", done, None)
+                progress(f"unpacking {archive.name}", done, None)
         except BadArchive:
             raise
         except (EOFError, LookupError, RuntimeError, ValueError, *_DAMAGE) as error:
@@ -300,7 +298,7 @@ class DataSet:
         """Return what must be downloaded by hand, and where to put it."""
         return self.by_hand.format(folder=self.source(home))
 
-    def fetch(self, *, home: cache.Home = None, progress: Progress | None = None) -> Path:
+    def fetch(self, *, home: cache.Home = None, progress: Progress = ignore_progress) -> Path:
         """Download and unpack the files that are not there yet."""
         folder = self.source(home)
         for item in self.downloads:
@@ -334,7 +332,7 @@ class DataSet:
         return {"name": self.name, "title": self.title, "licence": self.licence, "state": state}
 
 
-def _unpack_once(archive: Path, progress: Progress | None) -> None:
+def _unpack_once(archive: Path, progress: Progress) -> None:
     """Unpack an archive, unless its files are there and it has not changed."""
     marker = archive.with_name(f".{archive.name}.unpacked")
     state = cache.file_state(archive)

@@ -173,21 +173,19 @@ class SizeComparison:
     draws: int
 
 
-def compare_sizes(
-    rows: Rows | Sequence[Rows], first: str, second: str, *, delta: float | None = None
-) -> SizeComparison:
+def compare_sizes(rows: Rows | Sequence[Rows], first: str, second: str) -> SizeComparison:
     """Return the difference between the mean set sizes of two methods, paired by draw."""
     by_seed = (rows,) if isinstance(rows, Rows) else tuple(rows)
-    sizes = [_mean_sizes(each, first, second, delta) for each in by_seed]  # (2, draws) each
+    sizes = [_mean_sizes(each, first, second) for each in by_seed]  # (2, draws) each
     low, high = mean_interval([ones - others for ones, others in sizes])
     ones, others = np.concatenate(sizes, axis=1)
     one, other, apart = (float(np.mean(each)) for each in (ones, others, ones - others))
     return SizeComparison(first, second, one, other, apart, low, high, len(ones))
 
 
-def _mean_sizes(rows: Rows, first: str, second: str, delta: float | None) -> Floats:
+def _mean_sizes(rows: Rows, first: str, second: str) -> Floats:
     """Return the mean sizes of two methods on each draw of one seed."""
-    one = rows.select(first, delta)
+    one = rows.select(first)
     other = rows.select(second, float(one.delta[0]))
     if set(one.draw.tolist()) != set(other.draw.tolist()):
         raise InvalidInput(f"{first!r} and {second!r} must have been run on the same draws.")
