@@ -134,7 +134,10 @@ def test_numbers_are_uniform_and_differ_between_seeds_tasks_and_keys() -> None:
     dtype=st.sampled_from([np.float32, np.float64]),
     ties=st.booleans(),
     changes=st.sampled_from(
-        [{}, {"split": "tight"}, {"delta": None}, {"min_examples": 12}, {"split": 0.3}]
+        [
+            *({}, {"split": "tight"}, {"delta": None}, {"min_examples": 12}, {"split": 0.3}),
+            *({"new_tasks": 20}, {"shift": 0.05}, {"randomise": 3}, {"sampling": "iid"}),
+        ]
     ),
 )
 def test_losses_of_0_and_1_give_meta_ps_to_the_last_bit(
