@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,7 +100,7 @@ def _rank_rule(guarantee: Guarantee) -> tuple[float, tuple[float, ...], str, boo
     return guarantee.miss_rate, levels, sampling, guarantee.randomise is not None
 
 
-_RANKS = {
+_RANKS: dict[str, Callable[[Counts, float, float], Counts]] = {
     "any": allowed_errors_at_worst,
     "iid": allowed_errors,
     "capped": allowed_errors_in_task,

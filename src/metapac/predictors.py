@@ -1102,7 +1102,6 @@ class MetaPS(ThresholdSets):
         used = np.stack([outcome.used for outcome in outcomes], axis=1)  # (tasks, classes)
         best = [outcome.level for outcome in outcomes]
         cuts = np.array([outcome.threshold for outcome in outcomes])
-        at_best = [part.thresholds[:, level] for part, level in zip(parts, best, strict=True)]
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
         if guarantee.epsilon != self.epsilon:  # its classes were passed as text
             self.epsilon = guarantee.epsilon
@@ -1121,7 +1120,8 @@ class MetaPS(ThresholdSets):
             self.level_, self.left_out_ = levels[0], int(left_out[0])
             rows, columns = used[:, 0], 0
         self.tasks_, self.task_sizes_ = evidence.names[rows], evidence.sizes[rows, columns]
-        at_best = np.stack(at_best, axis=1) + 0.0  # (tasks, classes), no negative zero
+        chosen = [part.thresholds[:, level] for part, level in zip(parts, best, strict=True)]
+        at_best = np.stack(chosen, axis=1) + 0.0  # (tasks, classes), no negative zero
         self.task_thresholds_ = np.where(used, at_best, np.nan)[rows, columns]
         self.clusters_ = None if clusters is None else clusters.names[rows]
         self._sets = None if sample is None else data_checks.count_sets(sample, self._result()[1])
