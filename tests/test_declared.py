@@ -40,15 +40,16 @@ from metapac import (
 )
 from metapac.evidence import randomise_thresholds, ranks_within
 from metapac.federated import read_site, summarise_liars
+from metapac.guarantee import percent
 from metapac.sklearn import MetaPSClassifier
 from tests.helpers.forging import sign
 
-LEVELS: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.1}
+LEVELS: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 DECLARED: list[dict[str, Any]] = [
     {"sampling": "iid"},
     {"randomise": 7},
     {"sampling": "iid", "randomise": 7, "delta": None},
-    {"shift": 0.05},
+    {"shift": 0.1},
     {"dishonest": 2},
     {"dishonest": 1, "shift": 0.01, "sampling": "iid", "per_class": True},
 ]
@@ -96,7 +97,7 @@ def seen_too_rarely(g: Guarantee, size: int, lifted: Any) -> float:
     return float(mass[: rank + 1].sum())
 
 
-N = 45
+N = 75
 
 
 def test_places_are_safe_given_the_seed_and_independent_hashes_are_not() -> None:
@@ -138,7 +139,7 @@ def test_the_worst_sites_may_send_anything(dishonest: int) -> None:
         results[declared] = float(stats.binom.cdf(most, tasks, share))
     assert results[dishonest] <= 0.05
     if dishonest:  # control: not declared
-        assert results[0] > 0.09
+        assert results[0] > 0.06
     g = Guarantee(**{**levels, "split": "joint"}, dishonest=dishonest)
     assert (
         failure_probability(g, tasks, dishonest)
@@ -172,7 +173,7 @@ def test_how_many_sites_it_takes() -> None:
 def table() -> pd.DataFrame:
     """Forty-five small sites of different sizes, with scores of three classes."""
     rng = np.random.default_rng(0)
-    sizes = rng.integers(30, 60, 45)
+    sizes = rng.integers(20, 45, 45)
     site = np.repeat([f"site {i:02d}" for i in range(45)], sizes)
     y = rng.choice(["a", "b", "c"], len(site))
     x = rng.normal(size=(len(site), 3)) + 1.5 * (y[:, None] == ["a", "b", "c"])
@@ -214,7 +215,7 @@ def test_all_roads_lead_to_one_promise(
     assert again.get_params() == expected.get_params()
     assert (again.promise_, again.explain()) == (expected.promise_, expected.explain())
     found = explore(
-        scores, sites, y, classes=classes, epsilon=[0.2], alpha=[0.2], **declared_of(declared)
+        scores, sites, y, classes=classes, epsilon=[0.2], alpha=[0.3], **declared_of(declared)
     )
     assert found.guarantee(found.cells[0]) == replace(expected.guarantee_, per_class=False)
     assert found.cells[0].size.value < 3
@@ -227,8 +228,8 @@ def declared_of(declared: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("declared", DECLARED[:-1], ids=str)
 def test_estimators_pass_on_what_is_declared(table: pd.DataFrame, declared: dict[str, Any]) -> None:
-    levels = LEVELS | {"alpha": 0.3} | declared
-    model = MetaPSClassifier(LogisticRegression(), **levels, calibration=0.6)
+    levels = LEVELS | declared
+    model = MetaPSClassifier(LogisticRegression(), **levels, calibration=0.7)
     model.fit(table[["x0", "x1"]], table["y"], groups=table["site"])
     assert model.meta_ps_.guarantee_ == Guarantee(**levels)
 
@@ -240,11 +241,15 @@ def test_every_assumption_is_stated() -> None:
     assert "balanced" not in g.sentence()
     liars = Guarantee(**LEVELS, dishonest=2).sentence(tasks=62)
     assert "the 62 calibration tasks, whatever up to 2 of them report" in liars
-    plain = MetaPS(**LEVELS, split="tight").calibrate(np.arange(6000.0), np.arange(6000) % 60)
-    room = plain.guarantee_.free_shift(60)
-    assert f"if up to {100 * room:.2f}".rstrip("0") in plain.explain()
-    none = MetaPS(**LEVELS, dishonest=1).calibrate(np.arange(6000.0), np.arange(6000) % 60)
-    assert "no room for new tasks from elsewhere" in none.explain()
+    rooms = []
+    for m in range(4):
+        predictor = MetaPS(**LEVELS, dishonest=m).calibrate(np.arange(6e3), np.arange(6000) % 60)
+        rooms.append(predictor.guarantee_.free_shift(60))
+        shown = "no room for new tasks from elsewhere"
+        if rooms[-1] >= 0.001:
+            shown = f"would still hold if up to {percent(rooms[-1])} of new tasks came from"
+        assert shown in predictor.explain()
+    assert min(rooms) < 0.001 <= max(rooms)
 
 
 # A site that does not answer is one of the dishonest ones, and counts as if it had sent inf.
