@@ -358,13 +358,15 @@ class Guarantee:
         ranks = self.allowed_low_thresholds(tasks)
         if self.new_tasks is not None or max(ranks) < 0:
             return 0.0
-        step = 1e-4
+        step, high = 1e-4, 1
 
         def fails(steps: int) -> bool:
             shifted = Fraction(repr(self.alpha)) - steps * Fraction(repr(step))
             return shifted <= 0 or not self._satisfies(tasks, ranks, _rounded_down(shifted))
 
-        return round((min_integer(fails, 0, math.ceil(self.alpha / step)) - 1) * step, 4)
+        while not fails(high):  # it is slow, and usually one of the first does
+            high *= 2
+        return round((min_integer(fails, high // 2, high) - 1) * step, 4)
 
     def _satisfies(self, tasks: int, ranks: Sequence[int], alpha: float) -> bool:
         """Return whether ranks that are allowed at ``alpha_honest`` are allowed at ``alpha``."""
@@ -484,6 +486,8 @@ class Guarantee:
             drawn, new = f"{units} and of one task in each", f"new tasks of new {units}"
         count = "" if tasks is None else f"{tasks} "
         draw = f"over the draw of the {count}calibration {drawn}{size}"
+        draw += " and of the seed" * (self.randomise is not None)
+        draw += f", whatever up to {self.dishonest} of them report" * bool(self.dishonest)
         misses = _describe_misses(self, threshold, columns)
         claim = f"{misses} on at least {percent(self.alpha, complement=True)} of {new}{size}"
         if self.delta is not None:
@@ -495,9 +499,15 @@ class Guarantee:
                 f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
                 "and gives no confidence for this one; it holds"
             )
+        if self.shift:
+            alike += f" (but for up to {percent(self.shift)} of new {units}, from elsewhere)"
         fixed, mix = "the score function", BALANCED * averages_classes(self, columns)
+        if self.sampling == "iid":
+            mix = f", i.i.d. within each {'class of a ' * self.per_class}task"
         if hold_losses(columns):
             fixed = "the scores, the losses, their thresholds, the seed"
+        if self.randomise is not None:
+            fixed += f", the names of tasks, the seed {self.randomise} of randomised ranks"
         return (
             f"{start} provided that calibration {units} and new {units} are {alike}, "
             f"{SAMPLED}{mix}, that no calibration {unit} was seen in training, "
