@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -283,9 +284,14 @@ def _walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def help_of(command: Any) -> str:
-    """Return the help of a command without its examples: the page has its own."""
-    text = re.sub(r"Examples?:\n\n(?: {4}.*\n?)+\n?", "", command.help or "")
-    return _mark_options(text.strip())
+    """Return the help of a command, its examples as blocks of code."""
+    text = (command.help or "").strip()
+    parts = re.split(r"((?:^ {4}.*\n?)+)", text, flags=re.MULTILINE)
+    shown = [
+        f"```bash\n{textwrap.dedent(part).rstrip()}\n```\n" if i % 2 else _mark_options(part)
+        for i, part in enumerate(parts)
+    ]
+    return "".join(shown)
 
 
 def options_of(command: Any) -> str:
