@@ -46,7 +46,6 @@ SHARED = 3  # an option that so many commands take is described once
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\](?:\([^)]*\))?)*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
-_COMMAND = re.compile(r"^<!-- (help|options): (.+?) -->$", re.MULTILINE)
 _SECTION = re.compile(r"^<!-- api: (\S+)((?:\s+[^\s>]+)+?)\s*-->$", re.MULTILINE)
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(pictures/[\w-]+\.svg)" ?/?>')
 _FOREIGN = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
@@ -104,7 +103,7 @@ def write_reports() -> dict[str, str]:
 
 
 def on_page_markdown(markdown: str, *, page: Page | None = None, **_: Any) -> str:
-    """Point links at the site, and replace the markers ``api``, ``help`` and ``options``."""
+    """Point links at the site, and replace the markers of references."""
     if page is not None and page.file.abs_src_path:
         source = Path(page.file.abs_src_path)
         markdown = relink(markdown, source, source.relative_to(DOCS).as_posix())
@@ -113,10 +112,9 @@ def on_page_markdown(markdown: str, *, page: Page | None = None, **_: Any) -> st
         excluded = name.startswith(UNSEARCHED)
         page.meta["search"] = {"boost": BOOSTS.get(name.split("/")[0], 1), "exclude": excluded}
     markdown = _SECTION.sub(lambda match: _table_of_names(match[1], match[2].split()), markdown)
-    if _COMMAND.search(markdown):
-        commands = dict(walk_commands())
-        write = {"help": help_of, "options": options_of}
-        markdown = _COMMAND.sub(lambda match: write[match[1]](commands.get(match[2])), markdown)
+    if "<!-- commands -->" in markdown:
+        markdown = markdown.replace("<!-- options -->", options_of(None))
+        markdown = markdown.replace("<!-- commands -->", write_commands())
     return markdown
 
 
@@ -281,6 +279,14 @@ def _walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
             yield from _walk(command, (*path, name))
         else:
             yield " ".join((*path, name)), command
+
+
+def write_commands() -> str:
+    """Return a section for each command: its help and its options."""
+    return "\n\n".join(
+        f"## metapac {name}\n\n{help_of(command)}\n\n{options_of(command)}"
+        for name, command in walk_commands()
+    )
 
 
 def help_of(command: Any) -> str:
