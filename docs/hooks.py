@@ -47,7 +47,9 @@ SHARED = 3  # an option that so many commands take is described once
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\](?:\([^)]*\))?)*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
 _SECTION = re.compile(r"^<!-- api: (\S+)((?:\s+[^\s>]+)+?)\s*-->$", re.MULTILINE)
-_PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(pictures/[\w-]+\.svg)" ?/?>')
+_PICTURE = re.compile(
+    r'<img alt="([^"]*)" src="(?:\.\./)*((?:pictures|figures)/[\w/-]+\.svg)" ?/?>'
+)
 _FOREIGN = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
 
 
