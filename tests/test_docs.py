@@ -347,12 +347,3 @@ def test_clients_give_the_pooled_threshold_and_one_that_lies_is_noticed(tmp_path
     done = run_flower(tmp_path / "flower.py")
     assert done.returncode != 0
     assert "AssertionError" in done.stderr
-
-
-def test_the_page_shows_the_code_of_the_example() -> None:
-    shown = [
-        block.code for block in blocks(DOCS / "howto" / "federated.md") if block.language == "py"
-    ]
-    assert shown
-    for code in shown:
-        assert code in EXAMPLE.read_text()

@@ -48,7 +48,8 @@ def summary(results: Sequence[Result]) -> str:
             f"Bars are {percent(CONFIDENCE)} intervals: over seeds, but over draws in "
             f"{narrow_intervals.name_over_draws(results)}. Hollow marks: too few data, so every "
             "label is kept. PS pools all examples; Meta-CP bounds the average over tasks; the "
-            "oracle knows the labels of the new task. Even is the paper's split, joint our default.",
+            "oracle knows the labels of the new task. Even is the paper's split, joint our "
+            "default.",
             _short_table(results),
             "*Tasks within* is the share of new tasks whose measured miss rate is at most epsilon; "
             f"the guarantee asks for {percent(1 - results[0].guarantee.alpha)}. At "
