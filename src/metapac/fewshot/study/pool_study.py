@@ -14,7 +14,12 @@ from metapac._text import name_score
 from metapac.errors import InvalidInput, MissingExtra, keyword
 from metapac.fewshot.adapters import Learner
 from metapac.fewshot.pools import GroupPool, Pools, draw_all
-from metapac.fewshot.scoring import SharedEmbeddings, score_matrix, score_tasks
+from metapac.fewshot.scoring import (
+    SharedEmbeddings,
+    describe_learner,
+    score_matrix,
+    score_tasks,
+)
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.methods import digest_code
 from metapac.fewshot.tasks import Choice, Task, query_sizes
@@ -166,24 +171,6 @@ class PoolScores:
 def has_bank(learner: Learner, pool: Any) -> bool:
     """Return whether the tasks of a pool can be scored from its embeddings."""
     return hasattr(learner, "bank") and getattr(pool, "transform", None) is None
-
-
-def describe_learner(learner: Learner) -> dict[str, Any]:
-    """Return a description of a learner, with a checksum of its weights if it has any."""
-    if hasattr(learner, "describe"):
-        described = dict(learner.describe())
-    else:
-        values = {name: value for name, value in vars(learner).items() if name[0] != "_"}
-        described = {"class": type(learner).__name__}
-        described |= {name: getattr(v, "__qualname__", repr(v)) for name, v in values.items()}
-    has_weights = getattr(learner, "module", None) is not None
-    return described | ({"weights": weights_checksum(learner)} if has_weights else {})
-
-
-def weights_checksum(learner: Any) -> str:
-    """Return a checksum of the weights of a learner."""
-    state = learner.module.state_dict()
-    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
 
 def describe_pool(pool: Any) -> dict[str, Any]:
