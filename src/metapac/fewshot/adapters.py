@@ -36,7 +36,7 @@ BATCH = 16
 
 # Refinement of prototypes by unlabelled examples: rounds of soft k-means (Ren et al. 2018), and the
 # weight of an unlabelled example beside a support example.
-ROUNDS, WEIGHT = 3, 1.0
+ROUNDS, WEIGHT = 3, 0.3
 
 
 class Scorer(Protocol):
