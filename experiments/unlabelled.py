@@ -29,7 +29,7 @@ from metapac.fewshot import ClassPool, PrototypeLearner, fewrel, fit_offset, fit
 from metapac.fewshot.scoring import SharedEmbeddings, score_matrix, score_tasks
 from metapac.verdict import clopper_pearson_interval
 
-LEVELS = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
+LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
 UNLABELLED, FIT_TASKS, TASKS, TESTS = 100, 400, 500, 500
 POOLS = ("validation", "calibration", "test")
 Pools = dict[str, ClassPool]
@@ -102,7 +102,8 @@ def judge(tables: Sequence[Floats], tasks: Any, threshold: float | None) -> dict
     sizes, misses, right = [], [], []
     for table, task in zip(tables, tasks, strict=True):
         true = table[np.arange(len(table)), task.query_y]
-        cut = np.quantile(true, LEVELS["epsilon"], method="lower") if threshold is None else threshold
+        oracle = np.quantile(true, LEVELS["epsilon"], method="lower")
+        cut = oracle if threshold is None else threshold
         sizes.append((table >= cut).sum(1).mean())
         misses.append((true < cut).mean())
         right.append((table.argmax(1) == task.query_y).mean())
@@ -130,7 +131,7 @@ def main() -> None:
         for shots in given.shots:
             for row in compare(pools, learner, shots, given.rng + i):
                 results.append({"source": Path(source).name, "shots": shots, **row})
-                print({k: round(v, 4) if isinstance(v, float) else v for k, v in results[-1].items()})
+                print(*results[-1].values(), flush=True)
     settings = {**LEVELS, "unlabelled": UNLABELLED, "tasks": TASKS, "tests": TESTS}
     given.output.write_text(json.dumps({**settings, "results": results}, indent=1) + "\n")
 

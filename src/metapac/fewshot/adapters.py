@@ -124,6 +124,13 @@ def takes_option(learner: Learner, name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in takes)
 
 
+def check_uses_unlabelled(learner: Learner) -> None:
+    """Raise if a learner ignores unlabelled examples, for those who ask for them."""
+    if not takes_option(learner, "unlabelled"):
+        text = f"unlabelled does not apply to {type(learner).__name__}, which adapts to labelled"
+        raise InvalidInput(f"{text} examples alone. Leave it out.", parameter="unlabelled")
+
+
 def as_support_set(support_x: Any, support_y: Any, classes: int | None) -> tuple[Counts, int]:
     """Return the support labels as int64, and the number of labels of the task."""
     labels, examples = np.asarray(on_host(support_y)), count_examples(support_x)

@@ -20,6 +20,7 @@ _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _PENALTY = 0.1  # of standardised weights, for each task
 SIZE = 2 * len(_QUANTILES) + 3  # of the weights
 MIN_TASKS = 30  # to fit them on
+EPSILON = 0.1
 
 
 class _Document(TypedDict):
@@ -80,7 +81,7 @@ class TaskOffset(ScoreFunction):
     """
 
     name: str = "log_probability"
-    epsilon: float = 0.1
+    epsilon: float = EPSILON
     unlabelled: int = 0
     weights: tuple[float, ...] = ()
     learner: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
