@@ -488,7 +488,7 @@ def test_a_lowest_score_shared_by_tasks_is_reported(
     assert method.promise_.endswith(method.remarks_[0])
     method.save(tmp_path / "promise.json")
     assert load(tmp_path / "promise.json").promise_ == method.promise_  # and no second warning
-    sent = [method.task_threshold(scores[tasks == i]) for i in range(37)]
+    sent = [method.task_threshold(scores[tasks == i]) for i in range(40)]
     if bottom == 0:
         with pytest.warns(UserWarning, match="in 12 of 40 tasks"):
             method.combine(sent, sizes=[60] * 40)

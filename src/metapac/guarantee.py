@@ -195,7 +195,7 @@ class Guarantee:
         Number of new tasks in a finite list, such as 20 other hospitals. At most a fraction
         ``alpha`` of these, rounded down, may exceed ``epsilon``. No distribution of tasks is
         assumed, only that the calibration tasks were drawn at random from the whole list.
-    shift : float, default 0
+    shift : float, default 0.0
         By how much the share of new tasks that exceed ``epsilon`` may be larger than under the
         distribution of the calibration tasks, because some come from elsewhere.
     dishonest : int, default 0
