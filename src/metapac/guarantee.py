@@ -27,6 +27,7 @@ from metapac.ranks import (
     ONE_NEW_TASK,
     Level,
     NewTasks,
+    cap_ranks,
     equal_share,
     expectation_rank,
     failure_of_ranks,
@@ -194,7 +195,7 @@ class Guarantee:
         Number of new tasks in a finite list, such as 20 other hospitals. At most a fraction
         ``alpha`` of these, rounded down, may exceed ``epsilon``. No distribution of tasks is
         assumed, only that the calibration tasks were drawn at random from the whole list.
-    shift : float, default 0
+    shift : float, default 0.0
         By how much the share of new tasks that exceed ``epsilon`` may be larger than under the
         distribution of the calibration tasks, because some come from elsewhere.
     dishonest : int, default 0
@@ -330,7 +331,8 @@ class Guarantee:
         """
         if self.delta is not None:
             of_list = self.list_of_new_tasks
-            return joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
+            ranks = joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
+            return ranks if self.randomise is None else cap_ranks(tasks, self.levels, ranks)
         if len(self.levels) > 1:
             return joint_ranks(tasks, self.levels, self.alpha_honest, ONE_NEW_TASK, self.dishonest)
         # Floats are read as the decimals they print as, so that 0.3 x 0.85 x 200 is exactly 51.

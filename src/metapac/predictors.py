@@ -1019,7 +1019,7 @@ class MetaPS(ThresholdSets):
         -------
         str
             What was checked, what holds, how sure one can be, what it does not say, and what to do
-            with lists of several labels or none. Items of a list start with "- ".
+            with sets of several labels or none. Items of a list start with "- ".
         """
         self.check_calibrated()
         basis = self._rules(), len(self.tasks_), self._about(), self.columns_

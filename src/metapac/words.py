@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 _SHOWN = 20  # classes listed in an explanation
 
 USE = (
-    "A list with several labels leaves the choice to a person. An empty list is no all-clear: no "
-    "label scored high enough, which for probabilities means that the model is torn between "
-    "labels. Treat it like a list of all labels."
+    "A set with several labels leaves the choice to a person. An empty set does not mean that all "
+    "is well: no label scored high enough, which for probabilities means that the model is torn "
+    "between labels. Treat it as a set of all labels."
 )
 _USE_INTERVAL = (
     "An interval says where the true number may lie, not where in it the number is likely to be."
 )
 _EMPTY_INTERVAL = (
-    " An empty interval is no all-clear: the two quantiles are too close together. Treat it like "
-    "one of all numbers."
+    " In an empty interval the two quantiles are too close together. Treat it as one of all numbers."
 )
 
 
@@ -81,7 +80,7 @@ def round_down(threshold: float, digits: int = 3) -> str:
 
 
 class Rule(NamedTuple):
-    """Which labels the lists keep, and what that rests on; for one class, or for all together."""
+    """Which labels the sets keep, and what that rests on; for one class, or for all together."""
 
     label: Any
     epsilon: float
@@ -121,7 +120,7 @@ def explain_guarantee(
     words, columns = Words.from_context(about), columns or {}
     is_interval = hold_numbers(columns)
     is_average = averages_classes(g, columns)
-    miss, use = "a list without the right label", USE
+    miss, use = "a set without the true label", USE
     if hold_losses(columns):
         miss, use = "", _USE_LOSS
     elif is_interval:
@@ -171,11 +170,10 @@ def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Co
     """Return the guarantee of `PS` in plain words, and what it does not say."""
     words, rate = Words.from_context(about), percent(epsilon)
     drawn = words.count_examples(rule.examples or 0)
-    single = f"for any one {words.unit}: lists may miss far more often there"
+    single = f"for any one {words.unit}: sets may miss far more often there"
     return join_paragraphs(
         f"{_capital(words.model)} was calibrated on {drawn}. {describe_sets(words, rule, {})}",
-        f"Of new {words.examples} of the same kind, at most {rate} get a list without the right "
-        "label.",
+        f"Of new {words.examples} of the same kind, at most {rate} get a set without the true label.",
         describe_confidence(delta, drawn, words.examples),
         f"It holds only if these and the new {words.examples} are drawn at random from the same "
         "kind, if the model was not trained on any of them, and if its scores were fixed before.",
@@ -211,21 +209,21 @@ def describe_draw(words: Words, drawn: DrawnRows, unit: str, units: str) -> str:
 
 
 def describe_sets(words: Words, rule: Rule, columns: Mapping[str, Any], kept: str = "") -> str:
-    """Return which labels the lists hold, or how wide the intervals are."""
+    """Return which labels the sets hold, or how wide the intervals are."""
     if hold_losses(columns):
         shown = f"{round_down(rule.threshold)} (rounded down)"
         return f"For each new {words.example} it keeps what scores at least {shown}."
-    kind, little = "a list of labels", ""
+    kind, little = "a set of labels", ""
     if hold_numbers(columns):
         kind, kept = "an interval", describe_interval(rule.threshold, columns)
         little = "; hardly any true number is farther off, so the intervals rule out little"
     elif rule.label is not None:
         kept = "those whose score reaches the threshold of their class, rounded down here"
     elif rule.threshold == -math.inf:
-        kept = "all of them, whatever their scores, so the lists rule nothing out"
+        kept = "all of them, whatever their scores, so the sets rule nothing out"
     elif not kept:
         kept = f"those with a score of at least {round_down(rule.threshold)} (rounded down)"
-        little = "; hardly any score is lower, so the lists rule out little"
+        little = "; hardly any score is lower, so the sets rule out little"
     if rule.keeps_all and rule.threshold > -math.inf:
         kept += little
     return f"For each new {words.example} it gives {kind}: {kept}."
@@ -268,15 +266,15 @@ def _describe_claim(words: Words, g: Guarantee, rules: Sequence[Rule], new: str,
 
 def _describe_class(words: Words, rule: Rule) -> str:
     """Return the guarantee of one class, its threshold, and what it rests on."""
-    kept = "always listed"
+    kept = "always in the set"
     if rule.threshold > -math.inf:
         lower = ", and hardly any is lower" if rule.keeps_all else ""
-        kept = f"listed if its score is at least {round_down(rule.threshold)}{lower}"
+        kept = f"in the set if its score is at least {round_down(rule.threshold)}{lower}"
     examples = "" if rule.examples is None else f", {words.count_examples(rule.examples)}"
     label = f"'{visible(str(rule.label))}'"
     return (
-        f"- Of the {words.examples} whose right label is {label}, at most {percent(rule.epsilon)} "
-        f"get a list without it. {label} is {kept} ({words.count_units(rule.tasks)}{examples})."
+        f"- Of the {words.examples} whose true label is {label}, at most {percent(rule.epsilon)} "
+        f"get a set without it. {label} is {kept} ({words.count_units(rule.tasks)}{examples})."
     )
 
 
