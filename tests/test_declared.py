@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,6 +39,7 @@ from metapac import (
     make_site,
     open_table,
     plan,
+    read_pilot,
 )
 from metapac.evidence import randomise_thresholds, ranks_within
 from metapac.federated import read_site, summarise_liars
@@ -182,6 +185,14 @@ def table() -> pd.DataFrame:
     return pd.DataFrame({"site": site, "y": y, **scores, "x0": x[:, 0], "x1": x[:, 1]})
 
 
+def check_schema(path: Path) -> None:
+    """Check a file against the published schema of its kind."""
+    document = json.loads(path.read_text())
+    name = document["format"].removeprefix("metapac ")
+    schema = resources.files("metapac").joinpath("schemas", f"{name}.json").read_text()
+    jsonschema.validate(document, json.loads(schema))
+
+
 def as_arrays(table: pd.DataFrame) -> tuple[Any, Any, Any]:
     return table[["p_a", "p_b", "p_c"]].to_numpy(), table["site"].to_numpy(), table["y"].to_numpy()
 
@@ -210,13 +221,17 @@ def test_all_roads_lead_to_one_promise(
         assert np.array_equal(other._result()[1], expected._result()[1])
     assert read_site(sent[0]).guarantee == expected.guarantee_
 
-    expected.save(tmp_path / "promise.json")
-    again = load(tmp_path / "promise.json")
-    assert again.get_params() == expected.get_params()
-    assert (again.promise_, again.explain()) == (expected.promise_, expected.explain())
     found = explore(
         scores, sites, y, classes=classes, epsilon=[0.2], alpha=[0.3], **declared_of(declared)
     )
+    expected.save(tmp_path / "promise.json")
+    found.save(tmp_path / "pilot.json")
+    assert read_pilot(tmp_path / "pilot.json").options == found.options
+    for file in ("promise.json", "pilot.json", sent[0].name):
+        check_schema(tmp_path / file)
+    again = load(tmp_path / "promise.json")
+    assert again.get_params() == expected.get_params()
+    assert (again.promise_, again.explain()) == (expected.promise_, expected.explain())
     assert found.guarantee(found.cells[0]) == replace(expected.guarantee_, per_class=False)
     assert found.cells[0].size.value < 3
 
@@ -281,6 +296,7 @@ def test_sites_that_do_not_answer(table: pd.DataFrame, tmp_path: Path) -> None:
     low, high = bound_threshold(predictor, 2)
     assert low <= predictor.threshold_ <= high
     predictor.save(tmp_path / "promise.json")
+    check_schema(tmp_path / "promise.json")
     again = load(tmp_path / "promise.json")
     assert again.promise_ == predictor.promise_
     body = json.loads((tmp_path / "promise.json").read_text())
