@@ -112,6 +112,9 @@ def explain_guarantee(
     columns: Mapping[str, Any] | None = None,
     cluster: tuple[str, str] | None = None,
     drawn_rows: str = "",
+    *,
+    absent: int = 0,
+    free_shift: float | None = None,
 ) -> str:
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
@@ -136,12 +139,16 @@ def explain_guarantee(
         basis += f" They are one {words.unit} from each of {drawn.count_units(tasks)}."
         limits.append(f"for more {words.units} of these {several}: it is for new {several}")
     basis += f" {drawn_rows}" if drawn_rows else ""
+    sure = describe_confidence(g.delta, drawn.count_units(tasks + absent), drawn.units)
+    sure += describe_dishonest(g, drawn, absent)
+    conditions = describe_conditions(about, drawn.units, g, is_average=is_average)
+    conditions += describe_shift(g, drawn.units, free_shift)
     single, share = _describe_rates(words, g, is_risk=hold_losses(columns))
     return join_paragraphs(
         f"{basis} {describe_sets(words, rules[0], columns)}",
         _describe_claim(words, g, rules, new, miss),
-        f"{describe_confidence(g.delta, drawn.count_units(tasks), drawn.units)} {pool}",
-        describe_conditions(about, drawn.units, is_average=is_average),
+        f"{sure} {pool}",
+        conditions,
         list_limits(words, single, share, limits, is_average=is_average),
         use,
     )
@@ -295,7 +302,33 @@ def describe_pool(about: context.Context, tasks: int) -> str:
     )
 
 
-def describe_conditions(about: context.Context, units: str, *, is_average: bool = True) -> str:
+def describe_dishonest(g: Guarantee, words: Words, absent: int) -> str:
+    """Return how many tasks may have sent anything, or nothing."""
+    if not g.dishonest:
+        return ""
+    text = f" This holds whatever up to {g.dishonest} of them sent, but not if one of these"
+    text += f" {words.units} took part under several names."
+    silent = f" Among the {g.dishonest}: {words.count_units(absent)} that sent nothing."
+    return text + silent * bool(absent)
+
+
+def describe_shift(g: Guarantee, units: str, free: float | None) -> str:
+    """Return how many new tasks may come from elsewhere; nothing for a list, or if not known."""
+    if free is None or g.new_tasks is not None:
+        return ""
+    if free < _LEAST_SHIFT:
+        return (
+            f" There is no room for new {units} from elsewhere: if some are, calibrate with shift."
+        )
+    return f" It would still hold if up to {percent(free)} of new {units} came from elsewhere."
+
+
+_LEAST_SHIFT = 0.001  # less is not worth a sentence
+
+
+def describe_conditions(
+    about: context.Context, units: str, g: Guarantee | None = None, *, is_average: bool = True
+) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     words = Words.from_context(about)
     training = "Where the model was trained is not on record, so nobody has checked that."
@@ -305,11 +338,19 @@ def describe_conditions(about: context.Context, units: str, *, is_average: bool 
         training = f"The model was trained on {number} other {other} (compared by name)."
     elif about.training is not None:
         training = f"The model was trained on {visible(about.training)}."
+    mix, randomised = BALANCED * is_average, ""
+    if g is not None and g.sampling == "iid":
+        mix = " (one by one, at random from far more of them, not balanced by class)"
+        mix = mix.replace("not balanced by class", "class by class") if g.per_class else mix
+    if g is not None and g.randomise is not None:
+        randomised = f" Ranks were randomised by the seed {g.randomise}, which was fixed beforehand"
+        randomised += f" like the names of the {words.units}: other ones now are a second look."
     return (
         f"It holds only if the {units} of the calibration and the new ones are drawn at random "
         f"from the same kind, if their {words.examples} are sampled in the same way"
-        f"{BALANCED * is_average}, if the model was not trained on any of them, and if the scores "
-        f"and the number of {units} were fixed before anyone looked at results. {training}"
+        f"{mix}, if the model was not trained on any of them, and if the scores "
+        f"and the number of {units} were fixed before anyone looked at results. "
+        f"{training}{randomised}"
     )
 
 

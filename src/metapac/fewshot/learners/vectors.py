@@ -18,7 +18,14 @@ import numpy as np
 from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import BATCH, Learner, as_positive_number, as_support_set
+from metapac.fewshot.adapters import (
+    BATCH,
+    ROUNDS,
+    WEIGHT,
+    Learner,
+    as_positive_number,
+    as_support_set,
+)
 from metapac.fewshot.options import Embeddings
 from metapac.fewshot.scoring import Outputs
 from metapac.fewshot.tasks import Task, TaskBatch
@@ -306,6 +313,8 @@ class PrototypeLearner(VectorLearner):
     """Softmax over the similarity of a vector to the prototype of each label, its mean vector.
 
     Long vectors count more, also for the cosine. If lengths mean nothing, scale them to 1.
+    Unlabelled examples of the task refine the prototypes: three rounds of soft k-means (Ren et al.
+    2018), in which they count for each label by its probability.
 
     Parameters
     ----------
@@ -328,6 +337,27 @@ class PrototypeLearner(VectorLearner):
         check_one_of("metric", metric, ("euclidean", "cosine"))
         self.metric = metric
         self.temperature = as_positive_number("temperature", temperature)
+
+    def adapt(
+        self,
+        support_x: Any,
+        support_y: Any,
+        *,
+        classes: int | None = None,
+        unlabelled: Any = None,
+    ) -> VectorScorer:
+        scorer = super().adapt(support_x, support_y, classes=classes)
+        if unlabelled is None:
+            return scorer
+        _, total, width = scorer.head.weights.shape
+        one_hot = one_hot_labels(np.asarray(on_host(support_y)), total)
+        others = as_vectors("unlabelled", unlabelled, columns=width)
+        both = np.concatenate([as_vectors("support_x", support_x), others])[None]
+        head = scorer.head
+        for _ in range(ROUNDS):
+            guesses = WEIGHT * softmax(head.logits(others[None])[0])
+            head = self.fit(both, np.concatenate([one_hot, guesses])[None])
+        return VectorScorer(head)
 
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
         sets = SupportSets(support, one_hot)
