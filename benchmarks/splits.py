@@ -21,9 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-sys.path.append(str(Path(__file__).parents[1]))
-
-from experiments.results_page.figures import follow_palette
 from metapac import Guarantee, MetaPS, allowed_errors
 from metapac.artefact import replacing
 from metapac.binomial import allowed_errors_in_task
@@ -52,7 +49,7 @@ SIDES = ("tight", "joint")  # the splits shown side by side there
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "benchmarks" / "splits.md"
-PICTURE = ROOT / "docs" / "figures" / "splits" / "size.svg"
+PICTURE = ROOT / "docs" / "figures" / "splits" / "size.png"
 
 Array = NDArray[np.float64]
 # Pairs of ranks, within a task and across tasks; the largest of their thresholds is the result.
@@ -471,7 +468,6 @@ def draw(cells: Grid, tasks: int, path: Path) -> None:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path)
-    follow_palette(path)
 
 
 def rewrite(text: str, parts: dict[str, str]) -> str:

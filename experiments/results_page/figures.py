@@ -55,8 +55,8 @@ def follow_palette(path: Path) -> None:
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # they would not be unique in a page
     for colour, name in COLOUR_NAMES.items():
         text = text.replace(colour, f"var(--{name})")
-    text = re.sub(r' (width|height)="[\d.]+pt"', "", text)
-    path.write_text(text.replace("<defs>", f"<style>{STYLE}</style><defs>", 1), encoding="utf-8")
+    text = " ".join(re.sub(r' (width|height)="[\d.]+pt"', "", text).split())
+    path.write_text(text.replace("<defs>", f"<style>{STYLE}</style><defs>", 1) + "\n", "utf-8")
 
 
 def draw_overview(results: Sequence[Result], path: Path) -> None:

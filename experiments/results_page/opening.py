@@ -152,7 +152,6 @@ def _findings(results: Sequence[Result]) -> list[str]:
     return [
         rare_class.find(results),
         splits.find(results),
-        research_code.find(results).partition(" With its")[0],
         neighbours.find(results),
     ]
 

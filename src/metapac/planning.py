@@ -881,8 +881,9 @@ class Plan:
         """What is needed, whether the tasks suffice, a table by split, and which split to use."""
         of = " each" if self.classes == 1 else f" of each of {self.classes} classes"
         ends = [
-            f"{need.tasks} tasks with at least {need.examples_per_task} labelled examples{of} "
-            f"({need.labels * self.classes} labels in total)"
+            f"{need.tasks:,} tasks with at least {need.examples_per_task:,} labelled "
+            f"example{'s' * (need.examples_per_task != 1)}{of} "
+            f"({need.labels * self.classes:,} labels in total)"
             for need in (self.needs[0], self.needs[-1])
         ]
         between = ", or something in between" * (len(self.needs) > 2)
