@@ -349,12 +349,7 @@ def test_an_offset_is_stored_and_refused_where_it_was_fitted(
         (learner, held_out(count=29), 0.1, "tasks must be 30 or more"),
         (learner, ClassPool(X, Y).tasks(40, **SHAPE), 0.1, "unlabelled examples"),
         (learner, held_out(), 1.5, "epsilon must"),
-        (
-            CallableLearner(lambda *parts: parts[2][:, :3], outputs="scores"),
-            held_out(),
-            0.1,
-            "score must",
-        ),
+        (raw, held_out(), 0.1, "score must"),
     ]
     for model, tasks, epsilon, message in unfit:
         with pytest.raises(InvalidInput, match=message):
