@@ -25,7 +25,6 @@ from metapac.fewshot import (
     SklearnLearner,
     Task,
     TaskOffset,
-    accuracy,
     fit_offset,
     load_offset,
     score_examples,
@@ -37,7 +36,6 @@ from metapac.fewshot.options import Drawing, Embeddings
 from metapac.fewshot.pools import draw_all
 from metapac.fewshot.scored_tables import score_embeddings
 from metapac.fewshot.scoring import Outputs, score_matrix
-from metapac.score_functions import ScoreFunction
 from tests.helpers.oracles import FALSE_ALARM
 
 RNG = np.random.default_rng(0)
@@ -68,7 +66,8 @@ POOLS: list[tuple[Any, dict[str, Any]]] = [
 def test_unlabelled_examples_change_nothing_else_of_a_task(case: int) -> None:
     pool, shape = POOLS[case]
     plain, more = pool.tasks(12, **shape), pool.tasks(12, **shape, unlabelled=17)
-    for old, alone, task in zip(plain, more, draw_all(more), strict=True):
+    drawn: Any = draw_all(more)
+    for old, alone, task in zip(plain, more, drawn, strict=True):
         for name in ("support", "support_y", "query", "query_y", "support_x", "query_x"):
             np.testing.assert_array_equal(getattr(task, name), getattr(old, name))
         np.testing.assert_array_equal(task.unlabelled, alone.unlabelled)
@@ -82,14 +81,15 @@ def test_unlabelled_examples_change_nothing_else_of_a_task(case: int) -> None:
 
 def test_of_a_group_the_queries_are_all_that_is_left() -> None:
     pool = GroupPool(X, Y % 3, Y // 2)
-    for old, task in zip(pool.tasks(**GROUPED), pool.tasks(**GROUPED, unlabelled=20), strict=True):
+    drawn: Any = pool.tasks(**GROUPED, unlabelled=20)
+    for old, task in zip(pool.tasks(**GROUPED), drawn, strict=True):
         np.testing.assert_array_equal(task.support, old.support)
         assert (len(task.query), len(task.positions)) == (56, 80)
         assert not {*task.unlabelled} & {*task.query}
 
 
 def test_the_order_of_unlabelled_examples_says_nothing_about_their_labels() -> None:
-    tasks = draw_all(ClassPool(X, Y).tasks(2000, **SHAPE, unlabelled=6))
+    tasks: Any = draw_all(ClassPool(X, Y).tasks(2000, **SHAPE, unlabelled=6))
     first = [[*t.class_names].index(Y[t.unlabelled[0]]) for t in tasks]
     assert stats.chisquare(np.bincount(first)).pvalue > FALSE_ALARM
 
@@ -126,8 +126,8 @@ def test_learners_get_unlabelled_examples_if_they_take_them() -> None:
 
     tasks = draw_all(ClassPool(X, Y).tasks(3, **SHAPE, unlabelled=12))
     plain = [replace(task, unlabelled=None) for task in tasks]
-    recorder = Recorder()
-    scores, _ = score_tasks(recorder, tasks)  # type: ignore[arg-type]
+    recorder: Any = Recorder()
+    scores, _ = score_tasks(recorder, tasks)
     for expected in (X[task.unlabelled] for task in tasks):
         assert any(np.array_equal(expected, given) for given in recorder.given)
     np.testing.assert_array_equal(scores, score_tasks(PrototypeLearner(), tasks)[0])
@@ -205,6 +205,9 @@ class Peeker:
         return type("Scorer", (), {"predict_proba": staticmethod(predict)})
 
 
+PEEKER: Any = Peeker()
+
+
 class Memory:
     """Knows the labels of the unlabelled examples; is wrong about all others."""
 
@@ -227,11 +230,15 @@ class Memory:
         return type("Scorer", (), {"predict_proba": staticmethod(predict)})
 
 
+def memory(knows: bool) -> Any:
+    return Memory(knows)
+
+
 def test_what_is_scored_is_never_what_was_adapted_to() -> None:
     tasks = draw_all(ClassPool(X, Y).tasks(40, **SHAPE, unlabelled=12))
     with pytest.raises(InvalidInput, match="score each query by itself"):
-        score_tasks(Peeker(), tasks)
-    knowing, ignorant = (score_tasks(Memory(knows), tasks)[0] for knows in (True, False))
+        score_tasks(PEEKER, tasks)
+    knowing, ignorant = (score_tasks(memory(knows), tasks)[0] for knows in (True, False))
     np.testing.assert_array_equal(knowing, ignorant)
     x, y, unlabelled = tasks[0].support_x, tasks[0].support_y, tasks[0].unlabelled_x
     scorer = Memory().adapt(x, y, unlabelled=unlabelled)
@@ -273,7 +280,7 @@ def test_an_offset_is_subtracted_from_the_log_probability(offset: TaskOffset) ->
         parts = task.support_x, task.support_y, task.query_x
         again = score_examples(learner, *parts, score=offset, unlabelled=task.unlabelled_x)
         np.testing.assert_array_equal(again, table)
-    assert np.std([offset.for_task(o).shift for o in (unlabelled, 3 * unlabelled)]) > 0
+    assert offset.for_task(unlabelled).shift != offset.for_task(3 * unlabelled).shift
 
 
 def test_the_regression_is_that_of_augmented_least_squares() -> None:
@@ -349,12 +356,7 @@ def test_an_offset_is_stored_and_refused_where_it_was_fitted(
         (learner, held_out(count=29), 0.1, "tasks must be 30 or more"),
         (learner, ClassPool(X, Y).tasks(40, **SHAPE), 0.1, "unlabelled examples"),
         (learner, held_out(), 1.5, "epsilon must"),
-        (
-            CallableLearner(lambda *parts: parts[2][:, :3], outputs="scores"),
-            held_out(),
-            0.1,
-            "score must",
-        ),
+        (raw, held_out(), 0.1, "score must"),
     ]
     for model, tasks, epsilon, message in unfit:
         with pytest.raises(InvalidInput, match=message):
@@ -430,8 +432,8 @@ def test_tables_of_embeddings(tmp_path: Path) -> None:
     assert not {*new.table["label"].tolist()} & stored.classes
     # A new task: so many of its examples are unlabelled ones, and not scored.
     rows = {
-        name: np.flatnonzero(np.isin(Y, [20, 21, 22]) & of(np.arange(960) % 40))
-        for name, of in (("support", lambda i: i < 1), ("new", lambda i: i >= 1))
+        name: np.flatnonzero(np.isin(Y, [20, 21, 22]) & (is_new == (np.arange(960) % 40 > 0)))
+        for name, is_new in (("support", False), ("new", True))
     }
     np.savez(tmp_path / "task.npz", x=X[rows["support"]], y=Y[rows["support"]])
     np.save(tmp_path / "new.npy", X[rows["new"]])
@@ -494,11 +496,8 @@ def test_a_study_with_unlabelled_examples() -> None:
     np.testing.assert_array_equal(draw.scores, score_tasks(PrototypeLearner(), tasks)[0])
     expected = score_matrix(PrototypeLearner(), tests[0])
     np.testing.assert_array_equal(draw.tests[0].scores, expected)
-    fits = {"unlabelled": 40}
-    with pytest.raises(InvalidInput, match="40 unlabelled|unlabelled"):
-        PoolStudy(PrototypeLearner(), *pools, **shape | {"ways": 1}, **fits)
-    best = accuracy(PrototypeLearner(), pools[0], ways=3, shots=2, tasks=20)
-    assert best.value > 1 / 3
+    with pytest.raises(InvalidInput, match="beside 40 unlabelled ones"):
+        PoolStudy(PrototypeLearner(), *pools, ways=1, unlabelled=40)
 
 
 def test_meta_cp_goes_with_unlabelled_examples() -> None:
@@ -507,5 +506,5 @@ def test_meta_cp_goes_with_unlabelled_examples() -> None:
     shape: Any = {"ways": 3, "shots": 2, "labelled": 0, "tasks": 12, "tests": 3, "unlabelled": 12}
     study = PoolStudy(PrototypeLearner(), *third[:2], predictor=third[2], **shape)
     draw = study.draw(np.random.default_rng(0))
+    assert draw.quantiles is not None
     assert np.isfinite(draw.quantiles).all()
-    assert ScoreFunction() == ScoreFunction("probability")

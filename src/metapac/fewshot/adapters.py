@@ -107,26 +107,27 @@ def adapt_learner(
     if isinstance(learner, type) or not callable(adapt):
         raise InvalidInput(f"the learner must have a method adapt(x, y), got {brief(learner)}.")
     given = {"classes": classes} | ({} if unlabelled is None else {"unlabelled": unlabelled})
-    options = {name: value for name, value in given.items() if takes_option(learner, name)}
-    scorer: Scorer = adapt(support_x, support_y, **options)
+    taken = accepted_options(learner) & given.keys()
+    scorer: Scorer = adapt(support_x, support_y, **{name: given[name] for name in taken})
     if not hasattr(scorer, "predict_proba"):
         name = f"{type(learner).__name__}.adapt"
         raise InvalidInput(f"{name} must return what has predict_proba(x), got {brief(scorer)}.")
     return scorer
 
 
-def takes_option(learner: Learner, name: str) -> bool:
-    """Return whether the ``adapt`` of a learner takes ``classes``, or ``unlabelled``."""
+def accepted_options(learner: Learner) -> set[str]:
+    """Return which of ``classes`` and ``unlabelled`` the ``adapt`` of a learner takes."""
     try:
-        takes = inspect.signature(learner.adapt).parameters.values()
+        takes = inspect.signature(learner.adapt).parameters
     except (TypeError, ValueError):  # compiled code, which may not tell
-        return name == "classes"
-    return any(p.name == name or p.kind is p.VAR_KEYWORD for p in takes)
+        return {"classes"}
+    options = {"classes", "unlabelled"}
+    return options if any(p.kind is p.VAR_KEYWORD for p in takes.values()) else options & {*takes}
 
 
 def check_uses_unlabelled(learner: Learner) -> None:
     """Raise if a learner ignores unlabelled examples, for those who ask for them."""
-    if not takes_option(learner, "unlabelled"):
+    if "unlabelled" not in accepted_options(learner):
         text = f"unlabelled does not apply to {type(learner).__name__}, which adapts to labelled"
         raise InvalidInput(f"{text} examples alone. Leave it out.", parameter="unlabelled")
 

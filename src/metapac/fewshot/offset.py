@@ -182,14 +182,14 @@ def describe_outputs(logs: Floats, epsilon: float) -> Doubles:
     entropy, and the quantile of the true label's log-probability if the probabilities were right.
     """
     logs = np.maximum(logs.astype(np.float64), _FLOOR)
-    best = np.partition(logs, [-1, -min(2, logs.shape[1])], axis=1)
-    gap = best[:, -1] - best[:, -min(2, logs.shape[1])]
-    p = np.exp(logs)
+    ascending, p = np.sort(logs, axis=1), np.exp(logs)
+    best = ascending[:, -1]
+    gap = best - ascending[:, -min(2, logs.shape[1])]
     order = np.argsort(logs, axis=None)
     mass = p.ravel()[order].cumsum()
     expected = np.interp(epsilon * mass[-1], mass, logs.ravel()[order])
-    quantiles = [np.quantile(values, _QUANTILES) for values in (best[:, -1], gap)]
-    return np.concatenate([*quantiles, [-(p * logs).sum(1).mean(), expected]])
+    quantiles = np.quantile([best, gap], _QUANTILES, axis=1)  # (quantiles, 2)
+    return np.concatenate([*quantiles.T, [-(p * logs).sum(1).mean(), expected]])
 
 
 def fit_weights(rows: Sequence[Doubles], targets: Sequence[float]) -> tuple[float, ...]:

@@ -132,10 +132,12 @@ def _draw_others(
     """
     (own,) = rng.spawn(1)
     sizes = np.bincount(np.arange(count) % len(members), minlength=len(members))
-    triples = zip(members, drawn, sizes.tolist(), strict=True)
-    rest = [(np.setdiff1d(some, known, assume_unique=True), n) for some, known, n in triples]
-    others = np.concatenate([_draw_positions(some, n, own) for some, n in rest])
-    return np.asarray(own.permutation(others))
+    others = []
+    for some, known, n in zip(members, drawn, sizes.tolist(), strict=True):
+        is_left = np.ones(len(some), dtype=bool)
+        is_left[np.searchsorted(some, known)] = False
+        others.append(_draw_positions(some[is_left], n, own))
+    return np.asarray(own.permutation(np.concatenate(others)))
 
 
 class _Classes(NamedTuple):

@@ -388,6 +388,8 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
     if not small:
         return pool, []
     noun = ("class", "es") if pool.unit == "class" else ("group", "s")
+    sizes_named = f"shots + {'queries' if shape['queries'] else 1}"
+    sizes_named += " + unlabelled ones of each class" * (others > 0)
     count = len(sizes) - len(small)
     if count < ways <= len(sizes):  # with too few classes of any size, the pool says so
         remedy, spare = "Lower shots", most_queries(pool, ways, shots)
@@ -395,13 +397,12 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
             remedy = f"Pass {keyword('queries', spare)} or fewer"
         elif count > 1:
             remedy = f"Pass {keyword('ways', count)} or fewer"
-        end = "queries" if shape["queries"] else 1
-        text = f"a task needs {count_noun(ways, *noun)} with at least shots + {end} = {needed}"
+        text = f"a task needs {count_noun(ways, *noun)} with at least {sizes_named} = {needed}"
         text = f"{text} examples, got {count} in {pool.name}. {remedy}."
         raise InvalidInput(text, parameter=("shots", "queries"))
     found = listed([f"{name!r} with {sizes[name]}" for name in small])
     text = f"left out {count_noun(small, *noun)} of {pool.name} with fewer than {needed} examples"
-    warn(f"{text}, the shots + queries of a task: {found}.")
+    warn(f"{text}, the {sizes_named} of a task: {found}.")
     large = copy.copy(pool)
     large.names = [name for name, size in sizes.items() if size >= needed]
     large.positions = [members for members in pool.positions if len(members) >= needed]

@@ -346,32 +346,46 @@ class PrototypeLearner(VectorLearner):
         classes: int | None = None,
         unlabelled: Any = None,
     ) -> VectorScorer:
-        scorer = super().adapt(support_x, support_y, classes=classes)
-        if unlabelled is None:
-            return scorer
-        _, total, width = scorer.head.weights.shape
-        one_hot = one_hot_labels(np.asarray(on_host(support_y)), total)
-        others = as_vectors("unlabelled", unlabelled, columns=width)
-        both = np.concatenate([as_vectors("support_x", support_x), others])[None]
-        head = scorer.head
-        for _ in range(ROUNDS):
-            guesses = WEIGHT * softmax(head.logits(others[None])[0])
-            head = self.fit(both, np.concatenate([one_hot, guesses])[None])
+        labels, total = as_support_set(support_x, support_y, classes)
+        support = as_vectors("support_x", support_x)[None]
+        one_hot = one_hot_labels(labels[None], total)
+        head = self.fit(support, one_hot)
+        if unlabelled is not None:
+            others = as_vectors("unlabelled", unlabelled, columns=support.shape[2])[None]
+            head = self._refine(head, support, one_hot, others)
         return VectorScorer(head)
 
+    def _refine(
+        self, head: LinearHead, support: Doubles, one_hot: Doubles, others: Doubles
+    ) -> LinearHead:
+        """Return the head after soft k-means over support and other vectors of one task."""
+        z = others - head.centre  # (1, U, d)
+        sums, counts = one_hot.mT @ (support - head.centre), one_hot.sum(1)
+        queries = to_unit_length(others) if head.unit else z
+        for _ in range(ROUNDS):
+            # Logits up to a number that all labels share, which is far less work.
+            guesses = WEIGHT * softmax(queries @ head.weights.mT + head.bias[:, None])
+            total = np.maximum(counts + guesses.sum(1), 1.0)[:, :, None]
+            means = (sums + guesses.mT @ z) / total  # (1, classes, d)
+            head = self._make_head(head.centre, means, counts > 0)
+        return head
+
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
-        sets = SupportSets(support, one_hot)
-        if self.metric == "cosine":
-            weights = to_unit_length(sets.means()) / self.temperature
-            bias = sets.mask_absent(np.zeros(weights.shape[:2]))
-            return LinearHead(np.zeros_like(support[:, :1]), weights, bias, unit=True)
         # Vectors are centred at the mean of the support set, which changes no distance. Products
         # with the prototypes then have the size of the distances, however far the origin is.
-        centre = support.mean(1, keepdims=True)  # (T, 1, d)
-        prototypes = sets.means(centre)  # (T, classes, d)
+        is_cosine = self.metric == "cosine"
+        centre = np.zeros_like(support[:, :1]) if is_cosine else support.mean(1, keepdims=True)
+        means = SupportSets(support, one_hot).means(centre)
+        return self._make_head(centre, means, one_hot.any(1))
+
+    def _make_head(self, centre: Doubles, prototypes: Doubles, present: Any) -> LinearHead:
+        """Return the head of prototypes, (T, classes, d), of the labels that are present."""
+        if self.metric == "cosine":
+            weights = to_unit_length(prototypes) / self.temperature
+            return LinearHead(centre, weights, np.where(present, 0.0, -np.inf), unit=True)
         squares = np.einsum("tcd,tcd->tc", prototypes, prototypes)
-        bias, curvature = sets.mask_absent(-squares / self.temperature), 1 / self.temperature
-        return LinearHead(centre, 2 * prototypes / self.temperature, bias, curvature)
+        bias = np.where(present, -squares / self.temperature, -np.inf)
+        return LinearHead(centre, 2 * prototypes / self.temperature, bias, 1 / self.temperature)
 
 
 class RidgeLearner(VectorLearner):
