@@ -676,7 +676,7 @@ def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = 
     >>> from metapac import Guarantee, count_liars
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
     >>> count_liars(agreed, 29), count_liars(agreed, 100)
-    (Liars(to_keep_all=1, to_empty=29), Liars(to_keep_all=5, to_empty=96))
+    (Liars(to_keep_all=1, to_empty=29), Liars(to_keep_all=4, to_empty=97))
     """
     allowed = guarantee.allowed_low_thresholds(as_whole_number("tasks", tasks))
     fewer = [0] * len(allowed) if small is None else small
@@ -744,7 +744,7 @@ def failure_probability(
     >>> from metapac import Guarantee, failure_probability
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
     >>> print(f"{failure_probability(agreed, 100):.3f}, {failure_probability(agreed, 100, 5):.3f}")
-    0.049, 0.736
+    0.045, 0.813
     """
     _ = guarantee.failure_probability  # raises if there is none
     tasks = as_whole_number("tasks", tasks)
