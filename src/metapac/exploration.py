@@ -265,10 +265,12 @@ class Exploration:
         epsilon.
     columns : mapping
         Columns of the table.
-    split, min_examples, options : str or float, int, and mapping
+    split, min_examples : str or float, and int
         As in ``explore``.
     spread : float or None
         Of predicted numbers, the distance between the 5% and the 95% quantile of the true ones.
+    options : mapping
+        Other parameters of the guarantee, as in ``explore``.
 
     Examples
     --------
