@@ -200,7 +200,8 @@ def relink(text: str, source: Path, name: str) -> str:
 
 def _inline(name: str, alt: str) -> str:
     svg = (DOCS / name).read_text(encoding="utf-8")
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
+    return f'<span class="wide" tabindex="0">{svg}</span>' if 'class="figure"' in svg else svg
 
 
 def _to_mathml(match: re.Match[str]) -> str:
@@ -333,7 +334,7 @@ def _key(parameter: Any) -> tuple[str, str]:
 
 
 def _mark_options(text: str) -> str:
-    return re.sub(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)", r"`\1`{ .option }", text)
+    return re.sub(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)", r"`\1`{ .option }", text.replace("*", r"\*"))
 
 
 def _hidden(parameter: Any) -> bool:
@@ -352,6 +353,6 @@ def _meaning(parameter: Any) -> str:
     if parameter.required:
         return f"{words} **Required.**"
     default = getattr(parameter.default, "value", parameter.default)
-    if default in (None, False, (), [], "") or callable(default):
+    if not isinstance(default, str | int | float) or default in (False, ""):
         return words
     return f"{words} Default: `{default}`."
