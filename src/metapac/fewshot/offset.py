@@ -52,32 +52,22 @@ class TaskOffset(ScoreFunction):
 
     Parameters
     ----------
-    name, temperature, fitted_on
-        As in `ScoreFunction`; the name is "log_probability".
-    epsilon : float
+    name : str, default "log_probability"
+    temperature : float, default 1.0
+    fitted_on : frozenset of str, default frozenset()
+        As in `ScoreFunction`.
+    epsilon : float, default 0.1
         Miss rate: the offset of a task is its predicted quantile of this level.
-    unlabelled : int
+    unlabelled : int, default 0
         Number of unlabelled examples of a task.
-    weights : tuple of float
+    weights : tuple of float, default ()
         Intercept and weights of the regression.
-    learner : mapping
+    learner : mapping, optional
         Description of the learner that it was fitted for.
-    classes : frozenset of str
+    classes : frozenset of str, default frozenset()
         Classes of the tasks that it was fitted on, or these tasks if they are groups.
     shift : float, optional
         Offset of the task that is scored.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from metapac.fewshot import ClassPool, PrototypeLearner, fit_offset, score_tasks
-    >>> rng, y = np.random.default_rng(0), np.repeat(np.arange(24), 40)
-    >>> x = rng.normal(size=(24, 8))[y] + rng.normal(size=(960, 8))
-    >>> shape = {"ways": 5, "shots": 1, "queries": 10, "unlabelled": 50, "rng": 0}
-    >>> held_out = ClassPool(x[y < 12], y[y < 12]).tasks(100, **shape)
-    >>> offset = fit_offset(PrototypeLearner(), held_out, epsilon=0.1)
-    >>> calibration = ClassPool(x[y >= 12], y[y >= 12]).tasks(100, **shape)
-    >>> scores, tasks = score_tasks(PrototypeLearner(), calibration, score=offset)
     """
 
     name: str = "log_probability"
@@ -167,6 +157,14 @@ def load_offset(path: PathLike) -> TaskOffset:
     ------
     BadArtefact
         If the file is damaged, was edited, or is none of an offset.
+
+    Examples
+    --------
+    >>> from metapac.fewshot import load_offset
+    >>> from metapac.fewshot.offset import TaskOffset
+    >>> TaskOffset(unlabelled=100, weights=(-2.3, *[0.1] * 12)).save("offset.json")
+    >>> load_offset("offset.json").unlabelled
+    100
     """
     found = artefact.read(path, FORMAT)
     names = ("epsilon", "temperature", "unlabelled", "learner")
