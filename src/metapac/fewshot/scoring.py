@@ -738,7 +738,7 @@ class Accuracy:
 
     def __str__(self) -> str:
         value, low, high = (f"{100 * share:.1f}" for share in (self.value, self.low, self.high))
-        return f"{value} % ({low} to {high} %, {self.tasks} task{'s' * (self.tasks != 1)})"
+        return f"{value}% ({low} to {high}%, {self.tasks} task{'s' * (self.tasks != 1)})"
 
 
 def accuracy(
@@ -770,7 +770,7 @@ def accuracy(
     Returns
     -------
     Accuracy
-        The mean over tasks, with a 95 % confidence interval.
+        The mean over tasks, with a 95% confidence interval.
 
     Examples
     --------
@@ -779,7 +779,7 @@ def accuracy(
     >>> y = np.repeat(np.arange(8), 10)
     >>> pool = ClassPool(y[:, None] + np.random.default_rng(0).normal(size=(80, 1)), y)
     >>> print(accuracy(PrototypeLearner(), pool, ways=2, tasks=50))
-    92.0 % (87.1 to 96.9 %, 50 tasks)
+    92.0% (87.1 to 96.9%, 50 tasks)
     """
     count = as_whole_number("tasks", tasks)
     shape: Any = {"shots": shots, "queries": queries, "rng": rng}
