@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from metapac import MetaPS
@@ -19,7 +21,7 @@ rng, y = np.random.default_rng(0), np.repeat(np.arange(120), 60)
 spread = rng.uniform(0.8, 1.4, size=120)[y, None]
 x = rng.normal(size=(120, 16))[y] + spread * rng.normal(size=(7200, 16))
 pools = split_classes(x, y, train=0, validation=30, calibration=60, test=30, rng=0)
-shape = {"ways": 5, "shots": 1, "queries": 20}
+shape: dict[str, Any] = {"ways": 5, "shots": 1, "queries": 20}
 learner = PrototypeLearner()
 
 for unlabelled in (0, 100):

@@ -50,23 +50,21 @@ class TaskOffset(ScoreFunction):
     stays valid, because the offset does not depend on the examples that are scored.
     `metapac.fewshot.fit_offset` fits one.
 
-    Parameters
+    Attributes
     ----------
-    name : str, default "log_probability"
-    temperature : float, default 1.0
-    fitted_on : frozenset of str, default frozenset()
-        As in `ScoreFunction`.
-    epsilon : float, default 0.1
+    name, temperature, fitted_on
+        As in `ScoreFunction`; the name is "log_probability".
+    epsilon : float
         Miss rate: the offset of a task is its predicted quantile of this level.
-    unlabelled : int, default 0
+    unlabelled : int
         Number of unlabelled examples of a task.
-    weights : tuple of float, default ()
+    weights : tuple of float
         Intercept and weights of the regression.
-    learner : mapping, optional
+    learner : mapping
         Description of the learner that it was fitted for.
-    classes : frozenset of str, default frozenset()
+    classes : frozenset of str
         Classes of the tasks that it was fitted on, or these tasks if they are groups.
-    shift : float, optional
+    shift : float or None
         Offset of the task that is scored.
     """
 
@@ -90,19 +88,7 @@ class TaskOffset(ScoreFunction):
         return f"{self.base} minus offset {digits} ({size})"
 
     def __call__(self, outputs: ArrayLike, kind: str = "probabilities") -> Floats:
-        """Return the score of each label for each example of the task that ``shift`` is of.
-
-        Parameters
-        ----------
-        outputs : array_like, shape (n, classes)
-            What the model returned.
-        kind : {"probabilities", "logits"}, default "probabilities"
-            What the outputs are.
-
-        Returns
-        -------
-        ndarray, shape (n, classes)
-        """
+        """Return the score of each label for each example of the task that ``shift`` is of."""
         if self.shift is None:
             text = "a TaskOffset needs the unlabelled examples of the task: score by score_tasks"
             raise InvalidInput(f"{text} or score_examples(..., unlabelled=).", parameter="score")
