@@ -30,7 +30,8 @@ from metapac.fewshot.scoring import SharedEmbeddings, score_matrix, score_tasks
 from metapac.verdict import clopper_pearson_interval
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
-UNLABELLED, FIT_TASKS, TASKS, TESTS = 100, 400, 500, 500
+UNLABELLED, QUERIES = 100, 100  # of a task, and of a class
+FIT_TASKS, TASKS, TESTS = 400, 500, 500
 POOLS = ("validation", "calibration", "test")
 Pools = dict[str, ClassPool]
 
@@ -77,11 +78,12 @@ def average_words(sentences: Array, words: Array) -> Floats:
 def compare(pools: Pools, learner: Any, shots: int, rng: int) -> list[dict[str, Any]]:
     """Return size and validity of each way to use unlabelled examples."""
     shape: Any = {"ways": 5, "shots": shots, "unlabelled": UNLABELLED}
-    most = min(map(len, pools["validation"].positions)) - shots - UNLABELLED // 5
-    seeds = np.random.default_rng(rng).spawn(3)
-    fitted = pools["validation"].tasks(FIT_TASKS, **shape, queries=min(100, most), rng=seeds[0])
-    known = pools["calibration"].tasks(TASKS, **shape, queries=100, rng=seeds[1])
-    new = pools["test"].tasks(TESTS, **shape, queries=100, rng=seeds[2])
+    spare = {name: min(map(len, pools[name].positions)) - shots - UNLABELLED // 5 for name in POOLS}
+    counts = zip(POOLS, (FIT_TASKS, TASKS, TESTS), np.random.default_rng(rng).spawn(3), strict=True)
+    fitted, known, new = (
+        pools[name].tasks(count, **shape, queries=min(QUERIES, spare[name]), rng=seed)
+        for name, count, seed in counts
+    )
     rows = []
     for used, model in (("no", Unaided(learner)), ("refined", learner)):
         scale = fit_temperature(model, fitted, score="log_probability")

@@ -45,10 +45,12 @@ from metapac.fewshot import (
     MetaCP,
     ProtoNet,
     load_learner,
+    load_offset,
     save_weights,
     tensors,
     train,
 )
+from metapac.fewshot.offset import TaskOffset
 from metapac.fewshot.scoring import Stored, read_stored
 from metapac.fewshot.tensors import read_tensors, write_tensors
 from metapac.fewshot.training import checkpoints
@@ -85,6 +87,7 @@ def save_one_of_each(folder: Path) -> None:
         "site": Site("\N{SNOWMAN}", agreed, (99,), ((0.25,),), float32),
         "monitor": monitor,
         "pilot": explore(SCORES, TASKS, Y, classes=classes),
+        "offset": TaskOffset(unlabelled=9, weights=(0.5,) * 13, classes=frozenset({"cat"})),
     }
     for name, each in saved.items():
         each.save(folder / f"{name}.json")
@@ -124,6 +127,7 @@ READERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {  # how to read a file, 
     "site.json": (read_site, lambda site: site),
     "pilot.json": (read_pilot, lambda pilot: repr(pilot.to_dict())),
     "monitor.json": (Monitor.load, lambda monitor: [monitor.course, monitor.terms]),
+    "offset.json": (load_offset, lambda offset: [offset, offset.classes, offset.fitted_on]),
     "scores.safetensors": (read_stored, lambda stored: stored.scores.tolist()),
     "protonet.safetensors": (load_learner, weigh),
     "maml.safetensors": (load_learner, weigh),

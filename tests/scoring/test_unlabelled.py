@@ -24,14 +24,13 @@ from metapac.fewshot import (
     RidgeLearner,
     SklearnLearner,
     Task,
-    TaskOffset,
     fit_offset,
     load_offset,
     score_examples,
     score_tasks,
 )
 from metapac.fewshot.adapters import ROUNDS, WEIGHT
-from metapac.fewshot.offset import SIZE, describe_outputs, fit_weights
+from metapac.fewshot.offset import SIZE, TaskOffset, describe_outputs, fit_weights
 from metapac.fewshot.options import Drawing, Embeddings
 from metapac.fewshot.pools import draw_all
 from metapac.fewshot.scored_tables import score_embeddings

@@ -23,7 +23,6 @@ from metapac.fewshot.learners.vectors import LogisticLearner as LogisticLearner
 from metapac.fewshot.learners.vectors import PrototypeLearner as PrototypeLearner
 from metapac.fewshot.learners.vectors import RidgeLearner as RidgeLearner
 from metapac.fewshot.meta_cp import MetaCP as MetaCP
-from metapac.fewshot.offset import TaskOffset as TaskOffset
 from metapac.fewshot.offset import load_offset as load_offset
 from metapac.fewshot.pools import ClassPool as ClassPool
 from metapac.fewshot.pools import DomainPool as DomainPool

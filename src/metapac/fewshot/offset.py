@@ -50,7 +50,7 @@ class TaskOffset(ScoreFunction):
     stays valid, because the offset does not depend on the examples that are scored.
     `metapac.fewshot.fit_offset` fits one.
 
-    Parameters
+    Attributes
     ----------
     name, temperature, fitted_on
         As in `ScoreFunction`; the name is "log_probability".
@@ -64,20 +64,8 @@ class TaskOffset(ScoreFunction):
         Description of the learner that it was fitted for.
     classes : frozenset of str
         Classes of the tasks that it was fitted on, or these tasks if they are groups.
-    shift : float, optional
+    shift : float or None
         Offset of the task that is scored.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from metapac.fewshot import ClassPool, PrototypeLearner, fit_offset, score_tasks
-    >>> rng, y = np.random.default_rng(0), np.repeat(np.arange(24), 40)
-    >>> x = rng.normal(size=(24, 8))[y] + rng.normal(size=(960, 8))
-    >>> shape = {"ways": 5, "shots": 1, "queries": 10, "unlabelled": 50, "rng": 0}
-    >>> held_out = ClassPool(x[y < 12], y[y < 12]).tasks(100, **shape)
-    >>> offset = fit_offset(PrototypeLearner(), held_out, epsilon=0.1)
-    >>> calibration = ClassPool(x[y >= 12], y[y >= 12]).tasks(100, **shape)
-    >>> scores, tasks = score_tasks(PrototypeLearner(), calibration, score=offset)
     """
 
     name: str = "log_probability"
@@ -100,19 +88,7 @@ class TaskOffset(ScoreFunction):
         return f"{self.base} minus offset {digits} ({size})"
 
     def __call__(self, outputs: ArrayLike, kind: str = "probabilities") -> Floats:
-        """Return the score of each label for each example of the task that ``shift`` is of.
-
-        Parameters
-        ----------
-        outputs : array_like, shape (n, classes)
-            What the model returned.
-        kind : {"probabilities", "logits"}, default "probabilities"
-            What the outputs are.
-
-        Returns
-        -------
-        ndarray, shape (n, classes)
-        """
+        """Return the score of each label for each example of the task that ``shift`` is of."""
         if self.shift is None:
             text = "a TaskOffset needs the unlabelled examples of the task: score by score_tasks"
             raise InvalidInput(f"{text} or score_examples(..., unlabelled=).", parameter="score")
@@ -167,6 +143,14 @@ def load_offset(path: PathLike) -> TaskOffset:
     ------
     BadArtefact
         If the file is damaged, was edited, or is none of an offset.
+
+    Examples
+    --------
+    >>> from metapac.fewshot import load_offset
+    >>> from metapac.fewshot.offset import TaskOffset
+    >>> TaskOffset(unlabelled=100, weights=(-2.3, *[0.1] * 12)).save("offset.json")
+    >>> load_offset("offset.json").unlabelled
+    100
     """
     found = artefact.read(path, FORMAT)
     names = ("epsilon", "temperature", "unlabelled", "learner")

@@ -438,6 +438,18 @@ def fit_offset(learner: Learner, tasks: Iterable[Task], *, epsilon: float) -> Ta
     -------
     TaskOffset
         The score function, for `metapac.fewshot.score_tasks` and `metapac.fewshot.score_examples`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metapac.fewshot import ClassPool, PrototypeLearner, fit_offset, score_tasks
+    >>> rng, y = np.random.default_rng(0), np.repeat(np.arange(24), 40)
+    >>> x = rng.normal(size=(24, 8))[y] + rng.normal(size=(960, 8))
+    >>> shape = {"ways": 5, "shots": 1, "queries": 10, "unlabelled": 50, "rng": 0}
+    >>> held_out = ClassPool(x[y < 12], y[y < 12]).tasks(100, **shape)
+    >>> offset = fit_offset(PrototypeLearner(), held_out, epsilon=0.1)
+    >>> calibration = ClassPool(x[y >= 12], y[y >= 12]).tasks(100, **shape)
+    >>> scores, tasks = score_tasks(PrototypeLearner(), calibration, score=offset)
     """
     drawn, shared = list(tasks), SharedEmbeddings.of(learner)
     sizes = {0 if task.unlabelled is None else len(task.unlabelled) for task in drawn}
