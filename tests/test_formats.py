@@ -19,7 +19,6 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -41,20 +40,15 @@ from metapac import (
 from metapac.fewshot import (
     MAML,
     MLP,
-    ClassPool,
     MetaCP,
     ProtoNet,
     load_learner,
     load_offset,
     save_weights,
     tensors,
-    train,
 )
 from metapac.fewshot.offset import TaskOffset
 from metapac.fewshot.scoring import Stored, read_stored
-from metapac.fewshot.tensors import read_tensors, write_tensors
-from metapac.fewshot.training import checkpoints
-from metapac.fewshot.training.checkpoints import FILE as CHECKPOINT
 from metapac.provenance import Provenance, write_scores
 from tests.helpers.forging import damage, mutate, read_or_refuse, sign
 
@@ -352,45 +346,6 @@ def test_parts_that_early_and_later_files_lack_or_have(folder: Path) -> None:
         assert load(path).promise_ == whole.promise_
     path.write_text(sign({k: v for k, v in document.items() if k != "sets"}))
     load(path).predict_set(SCORES[:, ::-1])  # nothing to compare with
-
-
-# Training runs.
-
-
-def train_once(checkpoint: Path, epochs: int = 2) -> None:
-    """Train, resuming if possible."""
-    learner = ProtoNet(MLP(2, width=4, rng=0))
-    pool = ClassPool(
-        np.random.default_rng(0).random((40, 2)).astype(np.float32), np.arange(40) // 10
-    )
-    sizes: dict[str, Any] = {"ways": 2, "shots": 2, "queries": 2, "validation_tasks": 2}
-    sizes |= {"epochs": epochs, "episodes_per_epoch": 2, "episodes_per_step": 2}
-    train(learner, pool, pool, checkpoint=checkpoint, device="cpu", compile=False, **sizes)
-
-
-FORGED_TENSORS = [
-    ("optimiser/0/exp_avg", torch.zeros(3)),
-    ("optimiser/0/step", torch.zeros(2)),
-    ("optimiser/0/max", torch.zeros(2)),
-    ("optimiser/99/step", torch.zeros(())),
-    ("optimiser/x/step", torch.zeros(())),
-    ("optimiser/0/exp_avg", None),
-    ("best/extra", torch.zeros(2)),
-    ("other/a", torch.zeros(2)),
-]
-
-
-def test_forged_tensors_of_a_run_are_refused_by_name(tmp_path: Path) -> None:
-    train_once(tmp_path, epochs=1)
-    path = tmp_path / CHECKPOINT
-    document, found = read_tensors(path, checkpoints.CHECKPOINT, framework="torch")
-    body = {k: v for k, v in document.items() if k not in ("format", "schema", "metapac")}
-    for name, value in FORGED_TENSORS:
-        forged = {k: v for k, v in (found | {name: value}).items() if v is not None}
-        write_tensors(path, forged, body, checkpoints.CHECKPOINT, framework="torch")
-        with pytest.raises(BadArtefact, match=name) as caught:
-            train_once(path.parent)
-        assert str(caught.value).startswith(str(path))
 
 
 # The published schemas describe the files that metapac writes, and refuse forged ones.

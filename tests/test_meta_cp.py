@@ -315,21 +315,6 @@ def test_it_covers_on_average_over_tasks_but_not_on_each() -> None:
         assert too_many(count(methods_over_tasks(rng=0), average_error), DRAWS, DELTA)
 
 
-def test_the_closed_forms_of_the_simulation() -> None:
-    # A million tasks of one example each; the probability of a larger deviation is below 1e-6.
-    rng = np.random.default_rng(0)
-    method = calibrated(FAMILY.draw_tasks(TASKS, rng), rng.standard_normal(TASKS), rng, "tasks")
-    signals, blurs = FAMILY.draw_tasks(10**6, rng), rng.standard_normal(10**6)
-    cuts = -(BLUR * blurs - signals + method.lambda_)
-    errors = special.ndtr(cuts - signals)
-    missed = FAMILY.draw_scores(signals, 1, rng)[:, 0] < cuts
-    for share, expected in (
-        (missed.mean(), average_error(method)),
-        (np.mean(errors > EPSILON), share_of_tasks_broken(method)),
-    ):
-        assert stats.binomtest(round(share * 10**6), 10**6, expected).pvalue > 1e-6
-
-
 def broken_over_examples(draws: int, rng: int) -> int:
     """Return how often lambda is smaller than a fixed set of tasks requires."""
     first, *seeds = np.random.SeedSequence(rng).spawn(draws + 1)
@@ -414,17 +399,6 @@ def test_a_predictor_learns_how_hard_a_task_is() -> None:
     supports, quantiles = made_up(1000, rng=2)
     error = np.mean((predictor.predict(supports) - quantiles) ** 2)
     assert error < 0.25 * quantiles.var()  # a constant has an error of the whole variance
-    # Predicted quantiles make smaller sets at the same guarantee than one quantile for all tasks.
-    generator = np.random.default_rng(8)
-    ease = np.exp(generator.normal(1.5, 0.6, 300))
-    predicted = predictor.predict(-generator.beta(ease[:, None], 1.0, (300, 25)))
-    scores = generator.beta(ease[:, None], 1.0, (300, 100))
-    data = scores.ravel(), np.repeat(np.arange(300), 100)
-    method = MetaCP(epsilon=0.1, delta=0.01).calibrate(*data, predicted)
-    blind = MetaCP(epsilon=0.1, delta=0.01).calibrate(*data, np.zeros(300))
-    cuts = np.array([method.threshold(quantile) for quantile in predicted])
-    assert np.mean(scores < cuts[:, None]) < 0.1
-    assert cuts.mean() > blind.threshold(0.0) + 0.05
 
 
 def test_a_prediction_depends_on_the_set_and_the_seed_alone() -> None:

@@ -16,10 +16,8 @@ import pytest
 from metapac import artefact, load
 from metapac.fewshot import load_learner, load_pools, read_samples
 from metapac.fewshot.datasets.pools import RUN
-from metapac.fewshot.reproduce import run as experiments
 from metapac.fewshot.scoring import accuracy
 from tests.helpers.commands import LEVELS, metapac
-from tests.helpers.experiments import class_pools
 from tests.helpers.sample_logs import sample, write_log
 
 SHORT = ["--epochs", 2, "--episodes", 4, "--batch", 4, "--tasks", 20, "--device", "cpu"]
@@ -167,18 +165,6 @@ def test_a_study_divides_the_classes_of_each_seed_anew_unless_they_are_named() -
         assert any(f"30 tasks from {classes} classes" in note for note in notes)
     run("train", "rows.npz", *SHORT, "-o", "run")
     assert "--pools" in run("study", "run", "--pools", "s.json", "-o", "never", code=2)
-
-
-def test_only_the_folder_of_a_run_is_written_to(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(experiments, "load", lambda experiment, home: class_pools())
-    (folder / "old").mkdir()
-    (folder / "old" / "evaluation.json").write_text("{}")
-    before = sorted(folder.rglob("*"))
-    for output in ("rows.npz", ".", "old"):
-        assert "error: " in run("reproduce", "glyphs", "-o", output, code=2)
-    assert sorted(folder.rglob("*")) == before
 
 
 def test_vectors_are_scored_without_torch(folder: Path) -> None:

@@ -25,9 +25,7 @@ def test_characters_are_compared_and_drawn(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(demos, "CHARACTERS", dict.fromkeys(demos.CHARACTERS, 12))
     # 10 tasks of 250 labels tell 0.4 from the chance of 0.2 as surely as 100 tasks do.
     monkeypatch.setattr(
-        scoring,
-        "accuracy",
-        lambda *pools, **shape: accuracy(*pools, **{**shape, "tasks": 10}),
+        scoring, "accuracy", lambda *pools, **shape: accuracy(*pools, **{**shape, "tasks": 10})
     )
     found = demos.demonstrate("glyphs", tmp_path / "new", draws=1, rng=3)
     assert isinstance(found, demos.MethodsDemo)

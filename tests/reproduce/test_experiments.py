@@ -6,7 +6,6 @@ import json
 import math
 import pickle
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,35 +13,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import Guarantee
-from metapac.fewshot import Method, run_study, summarise
+from metapac.fewshot import run_study, summarise
 from metapac.fewshot.reproduce import experiments
-from metapac.fewshot.reproduce.experiments import (
-    EXPERIMENTS,
-    GRID,
-    GRID_NAME,
-    STEP,
-    Experiment,
-    Training,
-    all_methods,
-    search_grid,
-)
-from metapac.fewshot.study.draws import Draw
-from metapac.fewshot.study.methods import META_PS, SECOND_DELTA
-from tests.helpers.studies import GUARANTEE, SmallStudy, scored_task
+from metapac.fewshot.study.methods import SECOND_DELTA
+from tests.helpers.studies import GUARANTEE, SmallStudy
 
-MINI = EXPERIMENTS["miniimagenet"]
+MINI = experiments.EXPERIMENTS["miniimagenet"]
 
 
 def test_the_description_says_all_that_matters() -> None:
-    for name, e in EXPERIMENTS.items():
+    for name, e in experiments.EXPERIMENTS.items():
         described = e.describe()
         assert json.loads(json.dumps(described))["name"] == name == e.name
-        left_out = {field.name for field in fields(Experiment)} - described.keys()
+        left_out = {field.name for field in fields(experiments.Experiment)} - described.keys()
         assert left_out == {"title", "draws", "seeds"}
         assert e.describe_training().items() <= described.items()
         assert replace(e, draws=7, seeds=9).describe() == described
-    other = replace(MINI, training=Training(lr=1e-3, episodes_per_epoch=1601))
+    other = replace(MINI, training=experiments.Training(lr=1e-3, episodes_per_epoch=1601))
     assert other.describe_training() != MINI.describe_training()
     for change in ({"backbone": "resnet12"}, {"ways": 4}, {"shots": 1}, {"min_group_size": 2}):
         assert replace(MINI, **change).describe_training() != MINI.describe_training()
@@ -54,20 +41,20 @@ def test_the_description_says_all_that_matters() -> None:
 
 
 def test_all_methods_run_on_the_same_draws() -> None:
-    chosen = all_methods(GUARANTEE)
+    chosen = experiments.all_methods(GUARANTEE)
     rows = run_study(SmallStudy(tests=2), guarantee=GUARANTEE, methods=chosen, draws=2)
     assert rows.methods() == [(method.name, method.guarantee.delta) for method in chosen]
     assert len(summarise(rows, GUARANTEE)) == len(chosen) == 17
     assert [*dict.fromkeys(method.name for method in chosen)] == [
         "PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle",
-        "FedCP-QQ", "averaged thresholds", "HCP", "multi-environment", GRID_NAME,
+        "FedCP-QQ", "averaged thresholds", "HCP", "multi-environment", experiments.GRID_NAME,
     ]  # fmt: skip
     loose = {method.name for method in chosen if method.guarantee.delta == SECOND_DELTA}
     assert loose == {"PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint"}
     for method in chosen:
         if method.name.startswith("Meta-PS"):
             assert method.guarantee.split == method.name.split()[1].strip(",")
-        assert (method.rule is GRID) == (method.name == GRID_NAME)
+        assert (method.rule is experiments.GRID) == (method.name == experiments.GRID_NAME)
         assert pickle.loads(pickle.dumps(method)).describe() == method.describe()
 
 
@@ -76,7 +63,7 @@ COARSE = 0.05
 SCORES = st.one_of(
     st.floats(0, 1, width=32),
     st.integers(0, 20).map(lambda step: step * COARSE),
-    st.integers(0, 10**7).map(lambda step: step * STEP),
+    st.integers(0, 10**7).map(lambda step: step * experiments.STEP),
     st.sampled_from([0.0, 1.0, 0.5, 1e-8]),
 )
 
@@ -105,35 +92,6 @@ def test_the_largest_certified_step_is_found(
         assume(not np.isclose(chances, delta, rtol=1e-9).any())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiments, "STEP", COARSE)
-        found = search_grid([np.sort(sample) for sample in samples], epsilon, delta)
+        found = experiments.search_grid([np.sort(sample) for sample in samples], epsilon, delta)
     expected = [search_slowly(sample, epsilon, delta, COARSE) for sample in samples]
     np.testing.assert_array_equal(found, expected)
-
-
-def choose(rule: Any, scores: Any, tasks: Any) -> tuple[float, bool]:
-    even: Guarantee = replace(GUARANTEE, split="even")
-    draw = Draw(np.asarray(scores), np.asarray(tasks), [scored_task([[0.7, 0.3]], [0])])
-    chosen = Method("any", rule, even).choose(draw)
-    return float(chosen.thresholds[0]), bool(chosen.feasible[0])
-
-
-@given(
-    data=st.data(),
-    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=16),
-    kind=st.sampled_from([np.float32, np.float64]),
-)
-@settings(max_examples=150, deadline=None)
-def test_it_is_meta_ps_with_the_even_split_up_to_a_step(
-    data: st.DataObject, sizes: list[int], kind: Any
-) -> None:
-    count = sum(sizes)
-    scores = np.array(data.draw(st.lists(SCORES, min_size=count, max_size=count))).astype(kind)
-    order = np.random.default_rng(0).permutation(count)  # tasks may come in any order
-    tasks = np.arange(len(sizes)).repeat(sizes)[order]
-    (cut, feasible), (grid, grid_feasible) = (
-        choose(rule, scores, tasks) for rule in (META_PS, GRID)
-    )
-    assert feasible >= grid_feasible == math.isfinite(grid)
-    assert math.isinf(cut) == math.isinf(grid)
-    if math.isfinite(cut):
-        assert -1e-15 <= cut - grid < STEP * (1 + 1e-6)

@@ -153,19 +153,6 @@ def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
     ]
 
 
-def test_what_a_method_needs_is_written_within_the_axes(drawn: list[Any]) -> None:
-    guarantee = replace(STRICT, alpha=0.01)
-    rows = run_study(SmallStudy(), guarantee=guarantee, draws=2)
-    figures.draw_error_and_size(rows, guarantee, title="", path="some.png")
-    drawn[0].draw_without_rendering()
-    for axes in drawn[0].axes:
-        written = [text for text in axes.texts if text.get_text().startswith("keeps")]
-        assert len(written) == 5
-        for text in written:
-            inside, outside = text.get_window_extent(), axes.get_window_extent()
-            assert outside.y0 < inside.y0 < inside.y1 < outside.y1
-
-
 def test_all_figures_are_written_and_the_same_twice(rows: Rows, tmp_path: Path) -> None:
     few = rows.take(rows.draw < 2)
     paths = figures.draw_figures(few, GUARANTEE, tmp_path / "new" / "folder", title="a <b> & c")

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.results_page import (
-    opening,
-    sampling_noise,
-    sections,
-)
+from experiments.results_page import opening, sampling_noise, sections
 from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result, find_tasks
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, all_methods

@@ -24,15 +24,6 @@ from metapac.fewshot.pools import GroupPool
 from metapac.fewshot.quantile_predictor import QuantilePredictor
 from metapac.fewshot.reproduce import run
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Experiment, list_controls
-from metapac.fewshot.reproduce.run import (
-    ExperimentStudy,
-    SeedRun,
-    as_control,
-    build_learner,
-    read_learner,
-    reproduce,
-    weights_checksum,
-)  # fmt: skip
 from metapac.fewshot.scoring import read_stored
 from metapac.fewshot.study.draws import ScoredTask
 from metapac.fewshot.study.run import read_rows, read_settings
@@ -79,13 +70,15 @@ def trained(small: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def start(folder: Path, e: Experiment = CLASSES, data: LoadedPools = DATA, rng: int = 0) -> SeedRun:
-    return SeedRun(e, data, folder, rng)
+def start(
+    folder: Path, e: Experiment = CLASSES, data: LoadedPools = DATA, rng: int = 0
+) -> run.SeedRun:
+    return run.SeedRun(e, data, folder, rng)
 
 
-def train_and_evaluate(own: SeedRun, controls: bool = False) -> list[Any]:
+def train_and_evaluate(own: run.SeedRun, controls: bool = False) -> list[Any]:
     learner, e = own.train("cpu"), own.experiment
-    parts = [as_control(e), *(list_controls(e) if controls else ())]
+    parts = [run.as_control(e), *(list_controls(e) if controls else ())]
     return [own.evaluate(learner, part) for part in parts]
 
 
@@ -114,13 +107,13 @@ def test_a_learner_is_trained_once_and_described(
         assert same_weights(first, start(tmp_path, experiment, rng=3).train("cpu"))
     assert trained == [3]
     assert content(tmp_path) == before
-    assert not same_weights(first, build_learner(e, DATA, 3))
+    assert not same_weights(first, run.build_learner(e, DATA, 3))
     assert isinstance(first.module, Sphere) == (e is STRONG)
-    known = read_learner(tmp_path)
+    known = run.read_learner(tmp_path)
     assert known["experiment"] == as_json("a", e.describe())
     assert known["training"] == as_json("a", e.describe_training())
     assert (known["data"], known["rng"]) == ("sha256:classes", 3)
-    assert known["weights"] == weights_checksum(first)
+    assert known["weights"] == run.weights_checksum(first)
     assert known["pools"]["test"] == [6, 180]
     history = (known["epochs"], known["best_epoch"], known["episodes"])
     assert history == ((1, 1, 4) if e.training else (3, 3, 8))
@@ -133,7 +126,7 @@ def with_training(**changes: Any) -> Experiment:
     return replace(CLASSES, training=replace(TINY, **changes))
 
 
-OTHERS: dict[str, Callable[[Path], SeedRun]] = {
+OTHERS: dict[str, Callable[[Path], run.SeedRun]] = {
     "rng": lambda folder: start(folder, rng=1),
     "data": lambda folder: start(folder, data=replace(DATA, checksum="sha256:other")),
     "training.epochs": lambda folder: start(folder, with_training(epochs=2)),
@@ -156,7 +149,7 @@ def test_another_training_neither_replaces_this_one_nor_is_mistaken_for_it(
     assert content(tmp_path) == before
     for name in ("rng", "training.lr"):
         OTHERS[name](tmp_path / name).train("cpu")
-        assert read_learner(tmp_path / name)["weights"] != read_learner(tmp_path)["weights"]
+        assert run.read_learner(tmp_path / name)["weights"] != run.read_learner(tmp_path)["weights"]
     start(tmp_path / "strong", STRONG).train("cpu")
     small.setattr(run, "recipe_for", lambda backbone: Recipe(epochs=2, batch=16, lr=0.05))
     with pytest.raises(InvalidInput, match=r"recipe\.lr=0\.1, but this one has recipe\.lr=0\.05"):
@@ -173,7 +166,7 @@ def flip(path: Path) -> None:
 
 
 def replace_by_other_weights(path: Path) -> None:
-    save_weights(build_learner(CLASSES, DATA, 7), path)
+    save_weights(run.build_learner(CLASSES, DATA, 7), path)
 
 
 @pytest.mark.parametrize("harm", [truncate, flip, Path.unlink, replace_by_other_weights])
@@ -207,7 +200,7 @@ def test_the_learner_of_an_evaluation_is_not_lost(tmp_path: Path, trained: list[
     assert not any((tmp_path / name).exists() for name in FILES)
     shutil.rmtree(tmp_path / "training")
     learner = start(tmp_path).train("cpu")  # the same seed gives the same weights here
-    assert weights_checksum(learner) == read_settings(tmp_path)["study"]["weights"]
+    assert run.weights_checksum(learner) == read_settings(tmp_path)["study"]["weights"]
     (tmp_path / "evaluation.json").write_text("{")
     with pytest.raises(BadArtefact, match=r"evaluation\.json"):
         start(tmp_path).train("cpu")
@@ -215,7 +208,7 @@ def test_the_learner_of_an_evaluation_is_not_lost(tmp_path: Path, trained: list[
 
 def test_groups_are_measured_by_their_ranks_too(small: pytest.MonkeyPatch) -> None:
     data = group_pools()
-    learner, pool = build_learner(GROUPS, data), data.pools.test
+    learner, pool = run.build_learner(GROUPS, data), data.pools.test
     found, bank = run.measure_quality(GROUPS, learner, data), learner.bank(pool.x)
     tasks = list(pool.tasks(20, shots=6, queries=20, rng=0))
     areas = [roc_auc_score(task.query_y, bank.predict_proba(task)[:, 1]) for task in tasks]
@@ -242,7 +235,7 @@ def test_a_control_embeds_no_pool_again_and_differs_in_one_thing(
     own = start(tmp_path, e)
     learner = own.train("cpu")
     embedded = count_embedded(small)
-    main = own.evaluate(learner, as_control(e))
+    main = own.evaluate(learner, run.as_control(e))
     assert embedded == [180, 180, 180]  # validation, calibration and test
     controls = {control.name: control for control in list_controls(e)}
     assert [*controls] == ["seen", "no-shift", "n-12"]
@@ -268,33 +261,13 @@ def test_a_control_embeds_no_pool_again_and_differs_in_one_thing(
     assert {name for name, _ in rows["seen"].methods()} == {"Meta-CP"}
 
 
-def test_a_predictor_is_fitted_once_and_only_for_draws_that_are_missing(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
-    fitted: list[int] = []
-    fit = QuantilePredictor.fit
-
-    def counted(self: QuantilePredictor, x: Any, y: Any) -> QuantilePredictor:
-        fitted.append(len(x))
-        return fit(self, x, y)
-
-    small.setattr(QuantilePredictor, "fit", counted)
-    first = train_and_evaluate(start(tmp_path), controls=True)
-    assert len(fitted) == 2  # on the validation and the training pool
-    again = train_and_evaluate(start(tmp_path), controls=True)
-    assert len(fitted) == 2
-    assert all(same_rows(*pair) for pair in zip(first, again, strict=True))
-    longer = train_and_evaluate(start(tmp_path, replace(CLASSES, draws=3)), controls=True)
-    assert len(fitted) == 4
-    for rows, old in zip(longer, first, strict=True):
-        assert same_rows(rows.take(rows.draw < 2), old)
-
-
 def test_another_predictor_is_not_shared(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     predictors: dict[Any, Any] = {}
 
     def prepare(e: Experiment, rng: int = 0) -> int:
-        study = ExperimentStudy(e, build_learner(CLASSES, DATA, rng), DATA, tmp_path, predictors)
+        study = run.ExperimentStudy(
+            e, run.build_learner(CLASSES, DATA, rng), DATA, tmp_path, predictors
+        )
         study.prepare()
         return len(predictors)
 
@@ -311,7 +284,7 @@ def test_arrays_of_another_run_and_damaged_ones_are_computed_again(
     tmp_path: Path, small: pytest.MonkeyPatch
 ) -> None:
     def draw(rng: int = 0, e: Experiment = CLASSES) -> Any:
-        study = ExperimentStudy(e, build_learner(e, DATA, rng), DATA, tmp_path)
+        study = run.ExperimentStudy(e, run.build_learner(e, DATA, rng), DATA, tmp_path)
         assert study.preferred_backend == "threading"
         sent = pickle.loads(pickle.dumps(study))  # to workers
         return sent.draw(np.random.default_rng(0))
@@ -338,14 +311,14 @@ def test_the_predictor_learns_from_scores_of_its_pool(
     tmp_path: Path, small: pytest.MonkeyPatch
 ) -> None:
     pool = "train"
-    e, learner = replace(CLASSES, predictor=pool), build_learner(CLASSES, DATA)
+    e, learner = replace(CLASSES, predictor=pool), run.build_learner(CLASSES, DATA)
     predictors: dict[Any, QuantilePredictor] = {}
-    ExperimentStudy(e, learner, DATA, tmp_path, predictors).prepare()
+    run.ExperimentStudy(e, learner, DATA, tmp_path, predictors).prepare()
     assert [each.epsilon for each in predictors.values()] == [e.guarantee.miss_rate]
     file: Any = read_stored(tmp_path / f"{pool}-tasks.safetensors")
     assert file.provenance == {
-        "data": "sha256:classes", "weights": weights_checksum(learner), "arrays": f"{pool}-tasks",
-        "shots": 3, "ways": 3, "count": 8, "queries": 4,
+        "data": "sha256:classes", "weights": run.weights_checksum(learner),
+        "arrays": f"{pool}-tasks", "shots": 3, "ways": 3, "count": 8, "queries": 4,
     }  # fmt: skip
     tasks = list(getattr(DATA.pools, pool).tasks(8, ways=3, shots=3, queries=4, rng=0))
     expected = learner.bank(getattr(DATA.pools, pool).x)
@@ -353,7 +326,7 @@ def test_the_predictor_learns_from_scores_of_its_pool(
     np.testing.assert_allclose(file.embeddings, expected.leave_one_out(tasks), rtol=1e-5)
     np.testing.assert_array_equal(file.tasks, np.arange(8).repeat(12))
     groups, many = group_pools(), replace(GROUPS, evaluation_examples=1000)  # a group has 40
-    ExperimentStudy(many, build_learner(many, groups), groups, tmp_path)._train_predictor()
+    run.ExperimentStudy(many, run.build_learner(many, groups), groups, tmp_path)._train_predictor()
     assert read_stored(tmp_path / "validation-tasks.safetensors").provenance["queries"] == 40 - 6
 
 
@@ -376,7 +349,7 @@ def test_a_stopped_run_ends_with_the_same_rows(
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            train_and_evaluate(SeedRun(e, data, tmp_path / "stopped", 0, stop), controls=True)
+            train_and_evaluate(run.SeedRun(e, data, tmp_path / "stopped", 0, stop), controls=True)
     result = train_and_evaluate(start(tmp_path / "stopped", e, data), controls=True)
     assert all(same_rows(*pair) for pair in zip(expected, result, strict=True))
 
@@ -399,7 +372,7 @@ def test_tasks_of_a_bank_are_scored_once(tmp_path: Path, small: pytest.MonkeyPat
     learner = own.train("cpu")
     with small.context() as patch:
         patch.setattr(ProtoNet, "embed", watched)
-        rows = own.evaluate(learner, as_control(BANK))
+        rows = own.evaluate(learner, run.as_control(BANK))
     assert fast == [True] * (8 + 14 + 5)  # data that only one task has
     assert len(rows) == 2 * 3 * len(rows.methods())
     embedded = count_embedded(small)
@@ -433,16 +406,16 @@ def test_a_bank_study_takes_no_task_twice() -> None:
 def test_each_seed_is_a_training_with_draws_of_its_own(
     tmp_path: Path, trained: list[int], e: Experiment
 ) -> None:
-    found = reproduce(e, tmp_path, seeds=2, rng=4, device="cpu")
+    found = run.reproduce(e, tmp_path, seeds=2, rng=4, device="cpu")
     summary = found.summary
     assert trained == [4, 5]
     for number, rows in zip((4, 5), summary.rows, strict=True):
         assert same_rows(rows, read_rows(tmp_path / f"seed-{number}"))
-    alone = reproduce(e, tmp_path / "alone", rng=5, device="cpu").summary
+    alone = run.reproduce(e, tmp_path / "alone", rng=5, device="cpu").summary
     assert same_rows(summary.rows[1], alone.rows[0])
     assert not same_rows(*summary.rows)
     assert summary.lines == summarise(summary.rows, e.guarantee).lines
-    known = [read_learner(tmp_path / f"seed-{number}") for number in (4, 5)]
+    known = [run.read_learner(tmp_path / f"seed-{number}") for number in (4, 5)]
     assert found.accuracies == [each["accuracy"] for each in known]
     assert known[0]["weights"] != known[1]["weights"]
 
@@ -450,14 +423,17 @@ def test_each_seed_is_a_training_with_draws_of_its_own(
 def test_more_seeds_and_draws_extend_a_run(
     tmp_path: Path, small: pytest.MonkeyPatch, trained: list[int]
 ) -> None:
-    first = reproduce(CLASSES, tmp_path, seeds=2, device="cpu").summary
-    more = reproduce(replace(CLASSES, seeds=3), tmp_path, device="cpu").summary
+    first = run.reproduce(CLASSES, tmp_path, seeds=2, device="cpu").summary
+    more = run.reproduce(replace(CLASSES, seeds=3), tmp_path, device="cpu").summary
     assert trained == [0, 1, 2]
     assert "over 3 seeds" in more.covers
     assert all(same_rows(*pair) for pair in zip(more.rows[:2], first.rows, strict=True))
     with small.context() as patch:
         patch.setattr(ProtoNet, "embed", pytest.fail)
-        longer = reproduce(replace(CLASSES, draws=3), tmp_path, seeds=3, device="cpu").summary
+        with patch.context() as inner:  # draws that are finished need no predictor either
+            inner.setattr(QuantilePredictor, "fit", pytest.fail)
+            run.reproduce(CLASSES, tmp_path, seeds=3, device="cpu")
+        longer = run.reproduce(replace(CLASSES, draws=3), tmp_path, seeds=3, device="cpu").summary
     assert trained == [0, 1, 2]
     assert longer.draws == 3
     for rows, old in zip(longer.rows, more.rows, strict=True):
@@ -467,9 +443,9 @@ def test_more_seeds_and_draws_extend_a_run(
 def test_a_folder_of_other_seeds_or_of_something_else_is_left_as_it_is(
     tmp_path: Path, trained: list[int]
 ) -> None:
-    reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")
+    run.reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")
     (tmp_path / "run" / "thesis.tex").touch()  # beside a run, it is no obstacle
-    reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")
+    run.reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")
     shutil.copytree(tmp_path / "run" / "seed-0", tmp_path / "old")  # as before runs had seeds
     (tmp_path / "note.txt").touch()
     run_study(SmallStudy(), guarantee=GUARANTEE, draws=1, folder=tmp_path / "other" / "seed-0")
@@ -485,16 +461,16 @@ def test_a_folder_of_other_seeds_or_of_something_else_is_left_as_it_is(
     ]
     for name, options, message in refused:
         with pytest.raises(InvalidInput, match=message):
-            reproduce(CLASSES, tmp_path / name, device="cpu", **options)
+            run.reproduce(CLASSES, tmp_path / name, device="cpu", **options)
     assert sorted(tmp_path.rglob("*")) == before
     assert trained == [0, 1]
 
 
 def test_controls_are_run_for_every_seed(tmp_path: Path, trained: list[int]) -> None:
-    plain = reproduce(CLASSES, tmp_path, seeds=2, device="cpu")
+    plain = run.reproduce(CLASSES, tmp_path, seeds=2, device="cpu")
     assert plain.controls == []
     stages: list[str] = []
-    found = reproduce(
+    found = run.reproduce(
         CLASSES, tmp_path, seeds=2, controls=True, device="cpu",
         progress=lambda stage, done, total: stages.append(stage),
     )  # fmt: skip
@@ -530,7 +506,7 @@ def test_glyphs_agree_with_the_claims_and_are_printed_and_drawn(
     for name in ("error", "size", "error_per_set", "error_per_delta"):
         assert (tmp_path / f"{name}.png").stat().st_size > 5000
         assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
-    learner = read_learner(tmp_path / "seed-0")
+    learner = run.read_learner(tmp_path / "seed-0")
     assert found["accuracy"] == [learner["accuracy"]]
     assert learner["accuracy"] > 0.3  # chance is 0.2
     assert learner["experiment"] == as_json("a", EXPERIMENTS["glyphs"].describe())

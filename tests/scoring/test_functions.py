@@ -11,17 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import Context, InvalidInput
-from metapac.fewshot import (
-    CallableLearner,
-    ClassPool,
-    GroupPool,
-    LogisticLearner,
-    PrototypeLearner,
-    Task,
-    fit_temperature,
-    score_tasks,
-)
+from metapac import Context, InvalidInput, fewshot
 from metapac.fewshot.adapters import as_score_function
 from metapac.fewshot.scoring import score_matrix
 from metapac.score_functions import NAMES, ScoreFunction
@@ -34,7 +24,7 @@ X = (RNG.normal(size=(12, 5))[Y] + RNG.normal(size=(180, 5))).astype(np.float32)
 
 
 def tasks(rng: int, count: int = 10) -> Any:
-    return ClassPool(X, Y).tasks(count, ways=3, shots=4, queries=6, rng=rng)
+    return fewshot.ClassPool(X, Y).tasks(count, ways=3, shots=4, queries=6, rng=rng)
 
 
 def plain(name: str, p: list[float], label: int) -> float:
@@ -113,55 +103,59 @@ def cross_entropy(learner: Any, drawn: Any, temperature: float) -> float:
 
 def test_the_temperature_of_two_labels_is_known() -> None:
     # Logits (8, 0) on every example, of which a share is right: softmax must equal the share.
-    learner = CallableLearner(lambda *parts: [[8.0, 0.0]] * len(parts[2]), outputs="logits")
+    learner = fewshot.CallableLearner(lambda *parts: [[8.0, 0.0]] * len(parts[2]), outputs="logits")
     for right in (60, 75, 90):
         labels = [0] * right + [1] * (100 - right)
-        task = Task.from_arrays([[0], [1]], [0, 1], [[0]] * 100, labels, name="a")
+        task = fewshot.Task.from_arrays([[0], [1]], [0, 1], [[0]] * 100, labels, name="a")
         expected = 8 / math.log(right / (100 - right))
-        assert fit_temperature(learner, [task]).temperature == pytest.approx(expected, rel=1e-6)
+        assert fewshot.fit_temperature(learner, [task]).temperature == pytest.approx(
+            expected, rel=1e-6
+        )
 
 
 def test_no_other_temperature_is_better() -> None:
-    pool = GroupPool(X + 3 * np.eye(5, dtype=np.float32)[Y % 3], Y % 3, np.arange(180) % 9)
+    pool = fewshot.GroupPool(X + 3 * np.eye(5, dtype=np.float32)[Y % 3], Y % 3, np.arange(180) % 9)
     groups = pool.tasks(20, shots=3, queries=10, rng=0)
     assert any(len(np.unique(task.support_y)) < 3 for task in groups)  # these are left out
-    cases = [(PrototypeLearner(), tasks(1)), (LogisticLearner(10.0), tasks(1))]
-    for learner, drawn in (*cases, (PrototypeLearner(), groups)):
-        fitted = fit_temperature(learner, drawn).temperature
+    cases = [(fewshot.PrototypeLearner(), tasks(1)), (fewshot.LogisticLearner(10.0), tasks(1))]
+    for learner, drawn in (*cases, (fewshot.PrototypeLearner(), groups)):
+        fitted = fewshot.fit_temperature(learner, drawn).temperature
         best = cross_entropy(learner, drawn, fitted)
         for factor in (0.5, 0.99, 1.01, 2.0):
             assert cross_entropy(learner, drawn, fitted * factor) > best
 
 
 def test_tasks_that_were_fitted_on_are_not_calibrated_on() -> None:
-    fitted = fit_temperature(PrototypeLearner(), tasks(1), score="margin")
+    fitted = fewshot.fit_temperature(fewshot.PrototypeLearner(), tasks(1), score="margin")
     assert str(fitted).startswith(f"margin(temperature={fitted.temperature!r}); fitted_on=")
-    score_tasks(PrototypeLearner(), tasks(2), score=fitted)
+    fewshot.score_tasks(fewshot.PrototypeLearner(), tasks(2), score=fitted)
     # Nor after a round trip through text, such as the command line or a promise file.
     text = Context.from_json(Context(score=fitted).to_json()).score
     for score in (fitted, text):
         message = r"temperature of score='margin[^+]* fitted on task 'pool-3'"
         with pytest.raises(InvalidInput, match=message):
-            score_tasks(PrototypeLearner(), [*tasks(2)[:3], tasks(1)[3]], score=score)
+            fewshot.score_tasks(
+                fewshot.PrototypeLearner(), [*tasks(2)[:3], tasks(1)[3]], score=score
+            )
     # Positions and labels are those of other data: the pool is another one.
-    others = ClassPool(X + 1, Y).tasks(10, ways=3, shots=4, queries=6, rng=1)
-    score_tasks(PrototypeLearner(), others, score=fitted)
-    texts = CallableLearner(lambda *parts: [[8.0, 0.0]] * len(parts[2]), outputs="logits")
+    others = fewshot.ClassPool(X + 1, Y).tasks(10, ways=3, shots=4, queries=6, rng=1)
+    fewshot.score_tasks(fewshot.PrototypeLearner(), others, score=fitted)
+    texts = fewshot.CallableLearner(lambda *parts: [[8.0, 0.0]] * len(parts[2]), outputs="logits")
     first, same, other = (
-        Task.from_arrays(["a", "b"], [0, 1], [*text], [0, 0, 1], name=name)
+        fewshot.Task.from_arrays(["a", "b"], [0, 1], [*text], [0, 0, 1], name=name)
         for text, name in (("ccc", 0), ("ccc", 1), ("dcc", 2))
     )
-    on_texts = fit_temperature(texts, [first])
-    score_tasks(texts, [other], score=on_texts)
+    on_texts = fewshot.fit_temperature(texts, [first])
+    fewshot.score_tasks(texts, [other], score=on_texts)
     with pytest.raises(InvalidInput, match="was fitted on task 1"):
-        score_tasks(texts, [same], score=on_texts)
+        fewshot.score_tasks(texts, [same], score=on_texts)
 
 
 def test_a_temperature_that_cannot_be_fitted_is_refused() -> None:
-    learner = CallableLearner(lambda *parts: [[1.0, 0.0]] * len(parts[2]), outputs="logits")
-    raw = CallableLearner(lambda *parts: np.ones((len(parts[2]), 2)), outputs="scores")
+    learner = fewshot.CallableLearner(lambda *parts: [[1.0, 0.0]] * len(parts[2]), outputs="logits")
+    raw = fewshot.CallableLearner(lambda *parts: np.ones((len(parts[2]), 2)), outputs="scores")
     right, wrong = (
-        Task.from_arrays([[0], [1]], [0, 1], [[0]] * 3, labels, name="a")
+        fewshot.Task.from_arrays([[0], [1]], [0, 1], [[0]] * 3, labels, name="a")
         for labels in ([0, 0, 0], [1, 1, 0])
     )
     cases: list[tuple[Any, Any, Any, str]] = [
@@ -173,4 +167,4 @@ def test_a_temperature_that_cannot_be_fitted_is_refused() -> None:
     ]
     for model, drawn, score, message in cases:
         with pytest.raises(InvalidInput, match=message):
-            fit_temperature(model, drawn, score=score)
+            fewshot.fit_temperature(model, drawn, score=score)

@@ -14,26 +14,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    MAML,
-    MLP,
-    CallableLearner,
-    ClassPool,
-    FixedModel,
-    LogisticLearner,
-    ProtoNet,
-    PrototypeLearner,
-    RidgeLearner,
-    SklearnLearner,
-    score_tasks,
-)
+from metapac import InvalidInput, fewshot
 from metapac.fewshot.scoring import check_independence
 
 RNG = np.random.default_rng(0)
 Y = np.repeat(np.arange(8), 15)
 X = (RNG.normal(size=(8, 5))[Y] + RNG.normal(size=(120, 5))).astype(np.float32)
-TASKS = ClassPool(X, Y).tasks(4, ways=3, shots=4, queries=6, rng=0)
+TASKS = fewshot.ClassPool(X, Y).tasks(4, ways=3, shots=4, queries=6, rng=0)
 
 
 def softmax(logits: Any) -> Any:
@@ -77,9 +64,9 @@ def test_learners_that_look_at_other_queries_are_refused() -> None:
     kinds = [(function, "probabilities") for function in (sinkhorn, standardised, refined)]
     for function, outputs in (*kinds, (centred, "logits"), (centred, "scores")):
         with pytest.raises(InvalidInput, match="must score each query by itself, from the support"):
-            score_tasks(CallableLearner(function, outputs=outputs), TASKS)
+            fewshot.score_tasks(fewshot.CallableLearner(function, outputs=outputs), TASKS)
     for outputs in ("logits", "scores"):
-        score_tasks(CallableLearner(distances, outputs=outputs), TASKS)
+        fewshot.score_tasks(fewshot.CallableLearner(distances, outputs=outputs), TASKS)
 
 
 class OfTheBatch(nn.Module):
@@ -91,7 +78,7 @@ class OfTheBatch(nn.Module):
 
 def test_a_backbone_that_looks_at_its_batch_changes_nothing_on_a_cpu() -> None:
     # Each example is embedded by itself, so that there is nothing else to look at: all are 0.
-    scores, _ = score_tasks(ProtoNet(OfTheBatch()), TASKS)
+    scores, _ = fewshot.score_tasks(fewshot.ProtoNet(OfTheBatch()), TASKS)
     np.testing.assert_allclose(scores, 1 / 3, rtol=1e-4)
 
 
@@ -106,30 +93,32 @@ def test_a_learner_left_to_chance_is_refused() -> None:
     with pytest.raises(
         InvalidInput, match=r"must score an example the same each time, .* eval\(\)"
     ):
-        score_tasks(FixedModel(forward), TASKS)
+        fewshot.score_tasks(fewshot.FixedModel(forward), TASKS)
     network.eval()
-    score_tasks(FixedModel(forward), TASKS)
+    fewshot.score_tasks(fewshot.FixedModel(forward), TASKS)
 
 
 def test_independent_learners_pass_without_warning() -> None:
     learners: list[Any] = [
-        ProtoNet(MLP(5, rng=0)),
-        ProtoNet(nn.Identity()),
-        MAML(MLP(5, width=6, rng=0), classes=3, steps=2),
-        PrototypeLearner(),
-        PrototypeLearner("cosine", 0.05),
-        RidgeLearner(1e-3, 0.1),
-        LogisticLearner(),
-        SklearnLearner(LogisticRegression()),
-        SklearnLearner(KNeighborsClassifier(3)),
-        SklearnLearner(RandomForestClassifier(10)),  # another forest for each task
-        CallableLearner(lambda *parts: softmax(distances(*parts))),
+        fewshot.ProtoNet(fewshot.MLP(5, rng=0)),
+        fewshot.ProtoNet(nn.Identity()),
+        fewshot.MAML(fewshot.MLP(5, width=6, rng=0), classes=3, steps=2),
+        fewshot.PrototypeLearner(),
+        fewshot.PrototypeLearner("cosine", 0.05),
+        fewshot.RidgeLearner(1e-3, 0.1),
+        fewshot.LogisticLearner(),
+        fewshot.SklearnLearner(LogisticRegression()),
+        fewshot.SklearnLearner(KNeighborsClassifier(3)),
+        fewshot.SklearnLearner(RandomForestClassifier(10)),  # another forest for each task
+        fewshot.CallableLearner(lambda *parts: softmax(distances(*parts))),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for learner in learners:
             for seed in range(3):
-                score_tasks(learner, ClassPool(X, Y).tasks(1, ways=3, shots=4, queries=6, rng=seed))
+                fewshot.score_tasks(
+                    learner, fewshot.ClassPool(X, Y).tasks(1, ways=3, shots=4, queries=6, rng=seed)
+                )
 
 
 def test_a_precision_that_is_not_declared_is_named() -> None:
@@ -139,18 +128,18 @@ def test_a_precision_that_is_not_declared_is_named() -> None:
         return softmax(logits.astype(np.float64))
 
     with pytest.warns(UserWarning, match="more than the rounding of float64 explains. Return the"):
-        score_tasks(CallableLearner(float32_inside), TASKS)
+        fewshot.score_tasks(fewshot.CallableLearner(float32_inside), TASKS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        score_tasks(
-            CallableLearner(lambda *parts: float32_inside(*parts).astype(np.float32)), TASKS
+        fewshot.score_tasks(
+            fewshot.CallableLearner(lambda *parts: float32_inside(*parts).astype(np.float32)), TASKS
         )
 
 
 def test_single_queries_and_single_labels_pass_without_warning() -> None:
-    tasks = ClassPool(X, Y).tasks(3, ways=1, shots=4, queries=1, rng=0)
-    score_tasks(CallableLearner(lambda *parts: np.ones((len(parts[2]), 1))), tasks)
-    check_independence(PrototypeLearner(), tasks[0])
+    tasks = fewshot.ClassPool(X, Y).tasks(3, ways=1, shots=4, queries=1, rng=0)
+    fewshot.score_tasks(fewshot.CallableLearner(lambda *parts: np.ones((len(parts[2]), 1))), tasks)
+    check_independence(fewshot.PrototypeLearner(), tasks[0])
 
 
 def test_the_least_certain_query_is_tried() -> None:
@@ -162,7 +151,7 @@ def test_the_least_certain_query_is_tried() -> None:
         return p
 
     with pytest.raises(InvalidInput, match="query 17 of task 'pool-0' got .0.68, 0.32, 0. among"):
-        score_tasks(CallableLearner(mostly_certain), TASKS)
+        fewshot.score_tasks(fewshot.CallableLearner(mostly_certain), TASKS)
 
 
 def test_queries_are_tried_in_batches_as_large_as_those_scored() -> None:
@@ -171,14 +160,14 @@ def test_queries_are_tried_in_batches_as_large_as_those_scored() -> None:
         return softmax(distances(support_x, support_y, x))
 
     with pytest.raises(InvalidInput, match="must score each query by itself"):
-        score_tasks(CallableLearner(centred_if_many), TASKS)
+        fewshot.score_tasks(fewshot.CallableLearner(centred_if_many), TASKS)
 
 
 def test_a_task_of_one_query_does_not_stand_for_the_others() -> None:
-    first = ClassPool(X, Y, name="small").tasks(1, ways=3, shots=4, queries=1, rng=0)[0]
+    first = fewshot.ClassPool(X, Y, name="small").tasks(1, ways=3, shots=4, queries=1, rng=0)[0]
     single = replace(first, query=first.query[:1], query_y=first.query_y[:1])
     with pytest.raises(InvalidInput, match="must score each query by itself"):
-        score_tasks(CallableLearner(sinkhorn), [single, TASKS[0]])
+        fewshot.score_tasks(fewshot.CallableLearner(sinkhorn), [single, TASKS[0]])
 
 
 def test_raw_scores_that_only_rise_or_fall_are_noticed() -> None:
@@ -188,8 +177,10 @@ def test_raw_scores_that_only_rise_or_fall_are_noticed() -> None:
             return distances(support_x, support_y, x) + step * len(x)
 
         with pytest.raises(InvalidInput, match="must score each query by itself"):
-            score_tasks(CallableLearner(crowded, outputs="scores"), TASKS)
-        score_tasks(CallableLearner(crowded, outputs="logits"), TASKS)  # a softmax takes it away
+            fewshot.score_tasks(fewshot.CallableLearner(crowded, outputs="scores"), TASKS)
+        fewshot.score_tasks(
+            fewshot.CallableLearner(crowded, outputs="logits"), TASKS
+        )  # a softmax takes it away
 
 
 def test_a_learner_that_cannot_score_one_query_is_refused() -> None:
@@ -200,4 +191,4 @@ def test_a_learner_that_cannot_score_one_query_is_refused() -> None:
 
     message = r"cannot score query \d+ of task 'pool-0' alone \(Expected more"
     with pytest.raises(InvalidInput, match=message):
-        score_tasks(CallableLearner(normalised), TASKS)
+        fewshot.score_tasks(fewshot.CallableLearner(normalised), TASKS)

@@ -34,10 +34,7 @@ from metapac.fewshot.quantile_predictor import QuantilePredictor
 from metapac.fewshot.scoring import describe_learner
 from metapac.fewshot.study import pool_study
 from metapac.fewshot.study.draws import Draw, ScoredTask
-from metapac.fewshot.study.pool_study import (
-    count_tasks,
-    describe_pool,
-)
+from metapac.fewshot.study.pool_study import count_tasks, describe_pool
 from tests.helpers.refusals import assert_refused
 from tests.helpers.studies import same_rows
 from tests.study.test_methods import expected as expected_thresholds

@@ -24,12 +24,7 @@ from metapac.fewshot import Method, Rule, paper_methods, run_seeds, run_study, s
 from metapac.fewshot.study.draws import Draw
 from metapac.fewshot.study.methods import PS, Chosen
 from metapac.fewshot.study.rows import Rows, evaluate_draw, read_table, write_table
-from metapac.fewshot.study.run import (
-    find_seeds,
-    read_guarantee,
-    read_rows,
-    read_settings,
-)
+from metapac.fewshot.study.run import find_seeds, read_guarantee, read_rows, read_settings
 from metapac.fewshot.study.summary import Summary
 from tests.helpers.refusals import assert_refused
 from tests.helpers.studies import GUARANTEE, SmallStudy, read_seeds, same_rows

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from metapac.fewshot import ClassPool, glyphs
+from metapac.fewshot import glyphs
 
 module: Any = sys.modules["metapac.fewshot.datasets.glyphs"]
 
@@ -121,18 +121,6 @@ def test_distortions_match_geometry(distinct: Shapes) -> None:
     rows = np.flatnonzero(leaning.sum(axis=1) > 0.5 * leaning.sum(axis=1).max())
     middle = leaning[rows] @ np.arange(200) / leaning[rows].sum(axis=1)
     assert np.polyfit(rows, middle, 1)[0] == pytest.approx(-0.3, abs=0.01)
-
-
-def test_unseen_characters_are_neither_hopeless_nor_certain() -> None:
-    # Prototypes of raw pixels, without any training: above chance, far from solved.
-    x, y, _ = glyphs(characters=60, per_character=20)
-    accuracy = []
-    for task in ClassPool(x, y).tasks(100, ways=5, shots=5, queries=15, rng=0):
-        support = task.support_x.reshape(5, 5, -1).mean(axis=1)
-        query = task.query_x.reshape(75, 1, -1).astype(float)
-        nearest = ((query - support) ** 2).sum(axis=2).argmin(axis=1)
-        accuracy.append(float(np.mean(nearest == task.query_y)))
-    assert 0.3 < np.mean(accuracy) < 0.7
 
 
 def test_bad_arguments_and_a_missing_extra_are_named(

@@ -7,21 +7,14 @@ import numbers
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    as_whole_number,
-    brief,
-    check_one_of,
-    on_host,
-    warn,
-)
+from metapac import _common
+from metapac._common import Array, Counts, Floats, as_whole_number, brief, check_one_of, on_host
 from metapac._text import FITTED_ON, name_score
 from metapac.errors import InvalidInput
 from metapac.score_functions import KINDS, NAMES, ScoreFunction
@@ -136,10 +129,8 @@ def as_support_set(support_x: Any, support_y: Any, classes: int | None) -> tuple
     """Return the support labels as int64, and the number of labels of the task."""
     labels, examples = np.asarray(on_host(support_y)), count_examples(support_x)
     if labels.shape != (examples,) or not examples or labels.dtype.kind not in "iub":
-        rule = (
-            f"support_y must hold one whole number for each of the {examples} (at least 1) examples"
-        )
-        raise InvalidInput(f"{rule}, got {labels.dtype} of shape {labels.shape}.")
+        rule = f"must hold one whole number for each of the {examples} (at least 1) examples"
+        raise InvalidInput(f"support_y {rule}, got {labels.dtype} of shape {labels.shape}.")
     total = int(labels.max()) + 1 if classes is None else as_whole_number("classes", classes)
     outside = labels[(labels < 0) | (labels >= total)]
     if len(outside):
@@ -171,7 +162,7 @@ def as_outputs(
         raise InvalidInput(f"{text}. Give labels that are impossible -inf.")
     elif kind == "logits" and _look_like_probabilities(array):
         text = f"{source} returns numbers that add up to 1 for each example, taken for logits"
-        warn(f"{text}. If they are probabilities, say outputs='probabilities'.")
+        _common.warn(f"{text}. If they are probabilities, say outputs='probabilities'.")
     return array
 
 
@@ -456,13 +447,8 @@ class CallableLearner(Learner):
     ) -> FunctionScorer:
         labels, total = as_support_set(support_x, support_y, classes)
         name = name_function(self.function, "the function of CallableLearner")
-        return FunctionScorer(
-            lambda x: self.function(support_x, labels, x),
-            np.unique(labels),
-            total,
-            self.outputs,
-            name,
-        )
+        function = partial(self.function, support_x, labels)
+        return FunctionScorer(function, np.unique(labels), total, self.outputs, name)
 
     def __repr__(self) -> str:
         name = name_function(self.function, "lambda")

@@ -141,11 +141,9 @@ def score(
 
     first, kind = source[0], _find_kind(source)
     why, is_run = f"{first}, which is {kind}", kind in ("a run", "weights")
-    used = {"a sample log": (logs,), "embeddings": (embeddings, examples)}.get(
-        kind, (run, examples)
-    )
+    used = {"a sample log": (logs,), "embeddings": (embeddings, examples)}
     for given in (run, embeddings, logs, examples):
-        if given not in used:
+        if given not in used.get(kind, (run, examples)):
             opt.reject_given(given, why)
     if model is not None and is_run:
         raise InvalidInput(f"model does not apply to {why}. Leave it out.", parameter="model")
@@ -425,7 +423,7 @@ def fetch(name: str, *, home: Path | None = None) -> None:
             folder = entry.fetch(home=home, progress=progress)
     finally:
         if entry.by_hand:
-            console.print_line(entry.manual_instructions(home))
+            console.print_line(entry.by_hand.format(folder=entry.source(home)))
     missing = entry.missing(folder)
     if missing and not entry.by_hand:
         raise InvalidInput(" ".join(missing))

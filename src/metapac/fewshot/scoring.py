@@ -300,10 +300,8 @@ def check_independence(learner: Learner, task: Task) -> None:
     except InvalidInput:
         raise
     except (ValueError, RuntimeError) as error:
-        text = (
-            f"the learner must score queries one by one, but cannot score {where} alone ({error})"
-        )
-        raise InvalidInput(f"{text}. Switch batch norm to evaluation by eval().") from error
+        text = f"the learner must score queries one by one, but cannot score {where} alone"
+        raise InvalidInput(f"{text} ({error}). Switch batch norm to eval().") from error
     if _differ(alone, again):
         text = "the learner must score an example the same each time"
         text = f"{text}, but {where} got {_show(alone)} and then {_show(again)}"
@@ -495,9 +493,7 @@ def fingerprint(task: Task) -> str:
     return digest.hexdigest()
 
 
-FORMAT = artefact.Format(
-    "metapac scores", written_by="Stored.save", remedy="Score the tasks again.", schema=2, oldest=2
-)
+FORMAT = artefact.Format("metapac scores", "Stored.save", "Score the tasks again.", 2, oldest=2)
 _ARRAYS = ("embeddings", "labels", "scores", "tasks")
 
 
@@ -510,12 +506,6 @@ class Stored:
     scores: Array | None = None
     tasks: Array | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, other in (("labels", "embeddings"), ("tasks", "scores")):
-            array, reference = getattr(self, name), getattr(self, other)
-            if array is not None and reference is not None and len(array) != len(reference):
-                raise InvalidInput(f"{name} and {other} must have the same length.")
 
     def save(self, path: PathLike) -> None:
         """Write all arrays and their provenance to one file with a checksum."""

@@ -46,10 +46,8 @@ def read_tensors(
         header, data = _split(content)
         document = artefact.parse(header.pop(_METADATA)[_KEY])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        text = f"{path} is not a {kind.name} file, or is truncated"
-        raise BadArtefact(
-            f"{text}. Pass one written by {kind.written_by}. {kind.remedy}"
-        ) from error
+        text = f"{path} is not a {kind.name} file, or is truncated. Pass one written by"
+        raise BadArtefact(f"{text} {kind.written_by}. {kind.remedy}") from error
     # Only the oldest files have neither checksum; a file that has lost just one is damaged.
     old = isinstance(document, dict) and not {"checksum", _CHECKSUM} & document.keys()
     document = artefact.verify(path, document, kind)

@@ -13,20 +13,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from metapac import BadArtefact
-from metapac.fewshot import (
-    MAML,
-    MLP,
-    Conv4,
-    ProtoNet,
-    ResNet12,
-    ResNet50,
-    SentenceCNN,
-    Sphere,
-    load_learner,
-    load_weights,
-    save_weights,
-)
+from metapac import BadArtefact, fewshot
 from metapac.fewshot.tensors import write_tensors
 from metapac.fewshot.training import checkpoints
 from metapac.fewshot.training.checkpoints import Checkpoint
@@ -37,7 +24,7 @@ TENSORS = ("weights", "best", "optimiser")
 
 
 def a_checkpoint(epochs: int) -> Checkpoint:
-    learner = ProtoNet(MLP(3, width=4, rng=epochs))
+    learner = fewshot.ProtoNet(fewshot.MLP(3, width=4, rng=epochs))
     state = state_of(learner)
     return Checkpoint(
         architecture=checkpoints.describe_architecture(learner),
@@ -89,14 +76,14 @@ def test_every_kind_of_tensor_survives_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_damaged_and_other_files_are_refused(tmp_path: Path) -> None:
-    learner = ProtoNet(MLP(3, width=4))
+    learner = fewshot.ProtoNet(fewshot.MLP(3, width=4))
     checkpoint, weights = tmp_path / checkpoints.FILE, tmp_path / "model.safetensors"
     checkpoints.write_checkpoint(tmp_path, a_checkpoint(1))
-    save_weights(learner, weights)
+    fewshot.save_weights(learner, weights)
     damaged = "was edited or damaged: .* Restore it"
     kinds: list[tuple[Path, Callable[[], Any], bytes, bytes]] = [
         (checkpoint, lambda: checkpoints.read_checkpoint(tmp_path), b'ways\\": 5', b'ways\\": 6'),
-        (weights, lambda: load_weights(learner, weights), b'width\\": 4', b'width\\": 5'),
+        (weights, lambda: fewshot.load_weights(learner, weights), b'width\\": 4', b'width\\": 5'),
     ]
     for path, read, before, after in kinds:
         whole = path.read_bytes()
@@ -137,38 +124,40 @@ def test_the_optimiser_state_has_the_memory_format_of_its_weights() -> None:
 
 def test_weights_are_loaded_into_their_architecture_only(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    trained, fresh = (ProtoNet(Conv4(channels=1, size=16, width=4, rng=rng)) for rng in (0, 1))
+    trained, fresh = (
+        fewshot.ProtoNet(fewshot.Conv4(channels=1, size=16, width=4, rng=rng)) for rng in (0, 1)
+    )
     trained.module.get_buffer("blocks.0.1.running_mean").fill_(0.25)
-    save_weights(trained, path)
-    load_weights(fresh, path)
+    fewshot.save_weights(trained, path)
+    fewshot.load_weights(fresh, path)
     assert identical(state_of(trained), state_of(fresh))
     before = path.read_bytes()
-    save_weights(fresh, path)
+    fewshot.save_weights(fresh, path)
     assert path.read_bytes() == before  # the same weights, the same file
     with pytest.raises(ValueError, match=r"ProtoNet\(backbone=Conv4\(.*width=4.* is .*width=8"):
-        load_weights(ProtoNet(Conv4(channels=1, size=16, width=8)), path)
+        fewshot.load_weights(fewshot.ProtoNet(fewshot.Conv4(channels=1, size=16, width=8)), path)
     # Any other module is known by its layers and its number of weights.
-    save_weights(ProtoNet(nn.Sequential(nn.Linear(4, 5))), path)
-    load_weights(ProtoNet(nn.Sequential(nn.Linear(4, 5))), path)
+    fewshot.save_weights(fewshot.ProtoNet(nn.Sequential(nn.Linear(4, 5))), path)
+    fewshot.load_weights(fewshot.ProtoNet(nn.Sequential(nn.Linear(4, 5))), path)
     for other in (nn.Sequential(nn.Linear(24, 1)), nn.Sequential(nn.Linear(4, 5), nn.ReLU())):
         with pytest.raises(ValueError, match="was made with .* and this learner is"):
-            load_weights(ProtoNet(other), path)
+            fewshot.load_weights(fewshot.ProtoNet(other), path)
 
 
 def test_a_learner_is_rebuilt_from_its_file(tmp_path: Path) -> None:
     learners: list[Any] = [
-        ProtoNet(MLP(3, width=5, depth=1, dropout=0.1, rng=1)),
-        ProtoNet(ResNet12(3, rng=1)),
-        ProtoNet(ResNet50(3, rng=1)),
-        ProtoNet(SentenceCNN(np.eye(7, 4), tokens=6, maps=5, padding=1, rng=1)),
-        ProtoNet(Sphere(MLP(3, rng=1))),
-        MAML(MLP(3, rng=1), 4, steps=2, step_size=0.5, second_order=False),
-        ProtoNet(Conv4(1, 16, 4, mean=0.5, std=0.25, rng=1)),
+        fewshot.ProtoNet(fewshot.MLP(3, width=5, depth=1, dropout=0.1, rng=1)),
+        fewshot.ProtoNet(fewshot.ResNet12(3, rng=1)),
+        fewshot.ProtoNet(fewshot.ResNet50(3, rng=1)),
+        fewshot.ProtoNet(fewshot.SentenceCNN(np.eye(7, 4), tokens=6, maps=5, padding=1, rng=1)),
+        fewshot.ProtoNet(fewshot.Sphere(fewshot.MLP(3, rng=1))),
+        fewshot.MAML(fewshot.MLP(3, rng=1), 4, steps=2, step_size=0.5, second_order=False),
+        fewshot.ProtoNet(fewshot.Conv4(1, 16, 4, mean=0.5, std=0.25, rng=1)),
     ]
     for learner in learners:
-        save_weights(learner, tmp_path / "model.safetensors")
+        fewshot.save_weights(learner, tmp_path / "model.safetensors")
         for path in (tmp_path, tmp_path / "model.safetensors"):
-            again = load_learner(path)
+            again = fewshot.load_learner(path)
             assert type(again) is type(learner)
             assert again.describe() == learner.describe()
             assert identical(state_of(again), state_of(learner))
@@ -183,11 +172,14 @@ def test_learners_that_cannot_be_rebuilt_are_refused(tmp_path: Path) -> None:
         module = nn.Linear(3, 2)
 
     path = tmp_path / "model.safetensors"
-    learners: list[tuple[Any, str]] = [(ProtoNet(nn.Linear(3, 2)), "Linear"), (Custom(), "Custom")]
+    learners: list[tuple[Any, str]] = [
+        (fewshot.ProtoNet(nn.Linear(3, 2)), "Linear"),
+        (Custom(), "Custom"),
+    ]
     for learner, name in learners:
-        save_weights(learner, path)
+        fewshot.save_weights(learner, path)
         with pytest.raises(ValueError, match=f"weights of {name}, a class that .*load_weights"):
-            load_learner(path)
+            fewshot.load_learner(path)
     forged: list[tuple[Any, str]] = [
         ({"width": 1 << 40}, "has shape|cannot be built"),
         ({"depth": 10**9}, "fewer tensors than layers"),
@@ -195,11 +187,11 @@ def test_learners_that_cannot_be_rebuilt_are_refused(tmp_path: Path) -> None:
         ({"colour": 1}, "cannot be built"),
         ({"width": 4}, "tensor 'layers.0.bias' has shape"),
     ]
-    good = ProtoNet(MLP(3, width=5, rng=0))
+    good = fewshot.ProtoNet(fewshot.MLP(3, width=5, rng=0))
     for changes, message in forged:
         described = {**good.describe()["backbone"], **changes}
         architecture = {"class": "ProtoNet", "backbone": described, "weights": 1}
         tensors, body = good.module.state_dict(), {"architecture": architecture}
         write_tensors(path, tensors, body, checkpoints.WEIGHTS, framework="torch")
         with pytest.raises(BadArtefact, match=message):
-            load_learner(path)
+            fewshot.load_learner(path)

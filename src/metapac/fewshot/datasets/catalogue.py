@@ -294,10 +294,6 @@ class DataSet:
         """Return the folder of the publisher's files."""
         return data_home(home) / self.name / "source"
 
-    def manual_instructions(self, home: cache.Home = None) -> str:
-        """Return what must be downloaded by hand, and where to put it."""
-        return self.by_hand.format(folder=self.source(home))
-
     def fetch(self, *, home: cache.Home = None, progress: Progress = ignore_progress) -> Path:
         """Download and unpack the files that are not there yet."""
         folder = self.source(home)

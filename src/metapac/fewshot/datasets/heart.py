@@ -377,10 +377,8 @@ def _notes(facts: Mapping[str, Any]) -> list[str]:
     rows = {reason: count for reason, count in facts["rows dropped"].items() if count}
     warnings = []
     if _LEAK in facts["features"]:
-        text = f"{_LEAK} is kept, as in the paper's text, but the CDC computes it from the label,"
-        warnings.append(
-            f"{text} so it leaks the label: prepare the data again without this feature"
-        )
+        text = f"{_LEAK} is kept, as in the paper, but the CDC computes it from the label: it leaks"
+        warnings.append(f"{text} the label. Prepare the data again without this feature")
     if not {*PAPER} <= {*facts["years"]}:
         text = f"the paper's years {PAPER[0]} to {PAPER[-1]} are not all here: name years in"
         warnings.append(f"{text} heart(...), or draw state-years with heart_groups(...)")
@@ -452,9 +450,7 @@ def open_year(path: Path) -> Source:
     """Read the header of a yearly file, a SAS transport file of version 5."""
     year = _parse_year(path)
     if year is None:
-        raise InvalidInput(
-            f"{path} must be named LLCP2011.XPT (or another year), *.parquet, *.csv."
-        )
+        raise InvalidInput(f"{path} must be named LLCP and a year, as LLCP2011.XPT, or be a table.")
     row, text, start, rows = _read_layout(path)
     names = row.names or ()
     for name in (_LABEL, _STATE):

@@ -116,12 +116,9 @@ def _find_layout(folder: Path) -> _Layout:
             return _from_folders(place)
     pickled = [path for place in places for path in place.glob("*.p*kl*")]
     layouts = "images/ with train.csv, val.csv and test.csv; or train/, val/ and test/"
-    remedy = (
-        f"Convert {pickled[0].name} as docs/reference/data-sets.md shows." if pickled else _REMEDY
-    )
-    raise FileNotFoundError(
-        f"{folder} has no known layout: {layouts} with a folder per class. {remedy}"
-    )
+    convert = [f"Convert {path.name} as docs/reference/data-sets.md shows." for path in pickled]
+    text = f"{folder} has no known layout: {layouts} with a folder per class"
+    raise FileNotFoundError(f"{text}. {convert[0] if convert else _REMEDY}")
 
 
 def _from_folders(place: Path) -> _Layout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,9 @@ from torch.nn.functional import cross_entropy
 from metapac._common import Floats, as_whole_number
 from metapac.errors import InvalidInput
 from metapac.fewshot.adapters import as_positive_number, as_support_set
+from metapac.fewshot.learners import protonet
 from metapac.fewshot.learners.networks import SupportNorm, describe_module, norm_by_support
-from metapac.fewshot.learners.protonet import (
-    check_example_type,
-    eval_mode,
-    in_batches,
-    to_module_device,
-)
+from metapac.fewshot.learners.protonet import eval_mode, in_batches, to_module_device
 
 Weights = dict[str, Tensor]
 
@@ -113,14 +110,10 @@ class MAML:
         labels, total = as_support_set(support_x, support_y, classes)
         self._check_classes(total)
         x, y = to_module_device(support_x, self.module), to_module_device(labels, self.module)
-        with eval_mode(self.module):
-            try:
-                return AdaptedModel(self, self._adapt(x, y), x, y, total)
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError:
-                check_example_type(self.module, lambda x: self._adapt(x, y), x)
-                raise
+        adapt = partial(self._adapt, y=y)
+        check = partial(protonet.check_example_type, self.module, adapt, x)
+        with eval_mode(self.module), protonet.explain_failures(check):
+            return AdaptedModel(self, adapt(x), x, y, total)
 
     def query_logits(
         self, weights: Weights, support_x: Tensor, support_y: Tensor, query_x: Tensor

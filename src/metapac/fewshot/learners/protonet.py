@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -100,6 +100,19 @@ def _torch_compatible(x: Any) -> Array:
     return np.require(array, array.dtype.newbyteorder("="), ["C", "W"])
 
 
+@contextmanager
+def explain_failures(check: Callable[[], object]) -> Iterator[None]:
+    """Call a check, whose error says more, if torch fails."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        with suppress(RuntimeError):  # a GPU may fail again; the first error says more
+            check()
+        raise
+
+
 def check_example_type(module: nn.Module, call: Callable[..., Any], *examples: Tensor) -> None:
     """Raise InvalidInput if a call fails on whole numbers and works on floats."""
     whole = {x.dtype for x in examples if not x.is_floating_point()}
@@ -112,11 +125,8 @@ def check_example_type(module: nn.Module, call: Callable[..., Any], *examples: T
             return False
         return True
 
-    if (
-        whole
-        and not works(*examples)
-        and works(*(x.to(_reference(module).dtype) for x in examples))
-    ):
+    floats = [x.to(_reference(module).dtype) for x in examples]
+    if whole and not works(*examples) and works(*floats):
         kind = str(whole.pop()).removeprefix("torch.")
         remedy = f"Begin its forward with x.float(){' / 255' if kind == 'uint8' else ''}"
         raise InvalidInput(f"the backbone takes floats, and the examples are {kind}. {remedy}.")
@@ -488,13 +498,8 @@ class ProtoNet(Learner):
 
     def _embed(self, x: Tensor) -> Tensor:
         """Return the embeddings of one batch in float32."""
-        try:
+        with explain_failures(lambda: check_example_type(self.module, self.module, x)):
             z: Tensor = self.module(x)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:
-            check_example_type(self.module, self.module, x)
-            raise
         return z.float()
 
 

@@ -161,11 +161,8 @@ _TRAIN, _CALIBRATE = 10, 20
 _STEPS = 25
 _PLAIN, _PER_CLASS = "plain", "per-class"
 _COLOURS = {_PLAIN: "#e69f00", _PER_CLASS: "#009e73"}
-_KINDS = {
-    "empty": ("no label", "#d55e00"),
-    "single": ("one label", "#56b4e9"),
-    "full": ("both labels", "#bbbbbb"),
-}
+_KINDS = {"empty": ("no label", "#d55e00"), "single": ("one label", "#56b4e9")}
+_KINDS |= {"full": ("both labels", "#bbbbbb")}
 
 
 @dataclass(frozen=True, eq=False)

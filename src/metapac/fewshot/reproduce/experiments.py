@@ -109,9 +109,8 @@ _GLYPHS = Experiment(
     draws=10,
     seeds=1,
 )
-_MINI = Experiment(
-    "miniimagenet", "mini-ImageNet, Conv4", "miniimagenet", "conv4", Training(1e-3, 1600)
-)
+_LONG = Training(1e-3, 1600)
+_MINI = Experiment("miniimagenet", "mini-ImageNet, Conv4", "miniimagenet", "conv4", _LONG)
 _STRONG = [
     replace(_MINI, name=f"miniimagenet-{net}-strong", title=title, backbone=net, training=None)
     for net, title in {

@@ -261,10 +261,8 @@ class ExperimentStudy:
 
     def _bank(self, name: str, pool: Any) -> PrototypeBank:
         """Return the bank of a pool, embedding its examples only if they are not stored."""
-        stored = self._read_or_compute(
-            f"{name}-embeddings", lambda: Stored(self.learner.embed(pool.x).cpu().numpy())
-        )
-        embeddings = stored.embeddings
+        embed = lambda: Stored(self.learner.embed(pool.x).cpu().numpy())  # noqa: E731
+        embeddings = self._read_or_compute(f"{name}-embeddings", embed).embeddings
         return PrototypeBank(torch.as_tensor(embeddings).to(_device(self.learner)), pool.x)
 
     def _read_or_compute(self, name: str, compute: Callable[[], Stored], **settings: Any) -> Stored:

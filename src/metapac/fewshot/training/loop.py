@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
@@ -26,10 +26,12 @@ from metapac._common import PathLike, Progress, Seed, as_whole_number, ignore_pr
 from metapac.artefact import lock_folder
 from metapac.errors import InvalidInput
 from metapac.fewshot.adapters import Trainable
+from metapac.fewshot.learners import protonet
 from metapac.fewshot.learners.networks import Conv4, Sphere
-from metapac.fewshot.learners.protonet import ProtoNet, check_example_type, cuda_math
+from metapac.fewshot.learners.protonet import ProtoNet, cuda_math
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.training import checkpoints
+from metapac.fewshot.training.checkpoints import read_checkpoint
 from metapac.fewshot.training.episodes import EpisodeSampler, Images, Pool, fingerprint
 from metapac.inputs import check_finite
 
@@ -304,21 +306,6 @@ def synced_batch_norm(module: nn.Module, place: Place) -> Iterator[None]:
 
 
 @contextmanager
-def explain_failures(learner: Trainable, sampler: EpisodeSampler) -> Iterator[None]:
-    """Raise InvalidInput in place of torch's error if the backbone does not take whole numbers."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError:
-        with suppress(RuntimeError):  # a GPU may fail again; the first error says more
-            support_x, y, query_x, _, classes = sampler.gather(sampler.draw(1, seed=0))
-            score = lambda s, q: learner.logits(s, y, q, classes=classes)  # noqa: E731
-            check_example_type(learner.module, score, support_x, query_x)
-        raise
-
-
-@contextmanager
 def seeded_torch(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's global generators, which dropout uses, and restore them at the end."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -435,12 +422,10 @@ class Run:
     def start(self, folder: PathLike | None, architecture: dict[str, Any]) -> None:
         """Resume from the checkpoint in a folder, or write the first one."""
         self.architecture = architecture
-        stored = None if folder is None else checkpoints.read_checkpoint(folder)
+        stored = None if folder is None else read_checkpoint(folder)
         self._enter(self._locate(len(stored.history))[0] if stored else self.stages[0])
         if folder is not None and stored is not None:
             checkpoints.check_same_run(folder, stored, architecture, self.config, self.epochs)
-            states = self.parts.state_dict(), self._kept(), self.stage.optimiser
-            checkpoints.check_same_tensors(folder, stored, *states)
             self._restore(stored)
         done = torch.tensor(len(self.history.epochs), device=self.device)
         if self.place.sum(done.clone()) != self.place.world * done:
@@ -454,6 +439,12 @@ class Run:
         done, patience = len(self.history.epochs), self.recipe.patience or math.inf
         return done >= self.epochs or bool(done and done - self.history.best.epoch >= patience)
 
+    def check_example_type(self) -> None:
+        """Raise InvalidInput if the backbone does not take whole numbers."""
+        support_x, y, query_x, _, classes = self.sampler.gather(self.sampler.draw(1, seed=0))
+        score = lambda s, q: self.learner.logits(s, y, q, classes=classes)  # noqa: E731
+        protonet.check_example_type(self.module, score, support_x, query_x)
+
     def train_epoch(self) -> None:
         """Train one more epoch; the last one of the run is measured on averaged weights, if any."""
         start, number = time.perf_counter(), len(self.history.epochs) + 1
@@ -463,10 +454,10 @@ class Run:
             self._enter(stage)
         loss, lr = self._fit(stage, epoch, number), float(stage.optimiser.param_groups[0]["lr"])
         if not math.isfinite(loss):
-            rule = f"the loss became {loss} in epoch {number} at learning rate {lr:g}: pass a"
-            raise InvalidInput(
-                f"{rule} smaller {stage.lr_name}, and check x.", parameter=stage.lr_name
+            rule = (
+                f"the loss became {loss} in epoch {number} at learning rate {lr:g}: pass a smaller"
             )
+            raise InvalidInput(f"{rule} {stage.lr_name}, and check x.", parameter=stage.lr_name)
         if number == self.epochs and self.average is not None:
             self.conclude(number)
         done = Epoch(number, loss, self._accuracy(), lr, time.perf_counter() - start)
@@ -601,7 +592,7 @@ def run_stages(
             run.start(checkpoint, architecture)
             try:
                 while not run.is_done():
-                    with explain_failures(learner, run.sampler):
+                    with protonet.explain_failures(run.check_example_type):
                         run.train_epoch()
                     if run.is_done() or time.monotonic() - saved >= recipe.save_seconds:
                         run.save(checkpoint)
@@ -870,11 +861,8 @@ def _choose_seed(rng: Seed, checkpoint: PathLike | None) -> int:
     """Return a seed as a number; without one, a run resumes with the seed that it had."""
     if isinstance(rng, int | np.integer):
         return as_whole_number("rng", rng, minimum=0)
-    if (
-        rng is None
-        and checkpoint is not None
-        and (stored := checkpoints.read_checkpoint(checkpoint))
-    ):
+    stored = None if rng is not None or checkpoint is None else read_checkpoint(checkpoint)
+    if stored is not None:
         return int(stored.config["rng"])
     return int(np.random.default_rng(rng).integers(10**9))
 
