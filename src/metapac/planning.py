@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -31,6 +32,9 @@ _EXACT = 20_000
 _MAX_TRIED = 40  # sizes, or numbers of tasks, to try where each takes time
 SHOWN_CLASSES = 3
 _SHOWN_STEPS = 3
+# With delta=None the joint split may give up a rank of the tight one for its levels for small tasks;
+# from about this size on, the rank is worth more (benchmarks/splits.md).
+_LARGE = 300
 WEAKEST = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.2}  # larger values are not worth suggesting
 
 
@@ -621,11 +625,26 @@ def compare_splits(demands: Sequence[Demand]) -> tuple[Option, ...]:
     The comparison looks at sizes alone, at no score. If no split is feasible, a guarantee in
     expectation is added. Of several classes, the scarcest one counts.
     """
-    splits = dict.fromkeys([*SPLITS, demands[0].guarantee.split])
-    options = [_option(demands, split=split) for split in splits]
-    if not any(option.feasible for option in options):
+    g = demands[0].guarantee
+    options = [_option(demands, split=each.split) for each in find_splits(g)]
+    if not any(option.feasible for option in options) and g.new_tasks is None:
         options.append(_option(demands, delta=None))
-    return tuple(sorted(options, key=lambda option: not option.feasible))
+    by_split = {option.split: option for option in options if option.feasible}
+    first = ""
+    if g.delta is None and {"joint", "tight"} <= by_split.keys():
+        ranks = (max(by_split[split].nth_lowest) for split in ("joint", "tight"))
+        size = min(np.median(np.repeat(one.sizes, one.counts)) for one in demands)
+        first = "tight" if next(ranks) < next(ranks) and size >= _LARGE else ""
+    return tuple(sorted(options, key=lambda option: (not option.feasible, option.split != first)))
+
+
+def find_splits(g: Guarantee) -> list[Guarantee]:
+    """Return a guarantee with each split that serves it."""
+    found = []
+    for split in dict.fromkeys([*SPLITS, g.split]):
+        with suppress(InvalidInput):
+            found.append(replace(g, split=split))
+    return found
 
 
 def _option(demands: Sequence[Demand], **changes: Any) -> Option:
@@ -886,6 +905,11 @@ class Plan:
         between = ", or something in between" * (len(self.needs) > 2)
         head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
         note = "Every split gives the same guarantee; joint is the default."
+        if self.guarantee.delta is None:
+            note += (
+                " For large tasks tight may take a higher rank, and then has smaller sets. Number"
+            )
+            note += " and size of the tasks decide: choose before you look at scores."
         if self.sizes:
             own = self._demands()[: len(self.sizes)] if self._lacks_data() else []
             lacking = find_shortfalls(own)
@@ -926,8 +950,7 @@ class Plan:
         dict from split to Plan
             The plans.
         """
-        splits = dict.fromkeys([*SPLITS, self.guarantee.split])
-        parts = [replace(self.guarantee, split=split) for split in splits]
+        parts = find_splits(self.guarantee)
         return {g.split: replace(self, guarantee=g, needs=find_needs(g)) for g in parts}
 
     def _option(self) -> Option | None:
@@ -950,6 +973,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
+    new_tasks: int | None = None,
     sizes: Sizes | None = None,
     allow: Iterable[str] = (),
 ) -> Plan: ...
@@ -966,6 +990,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
+    new_tasks: int | None = None,
     sizes: Sizes | None = None,
     allow: Iterable[str] = (),
 ) -> Plan | list[Offer]:
@@ -982,6 +1007,8 @@ def plan(
         returned, are then per class.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with several classes, of the class).
+    new_tasks : int, optional
+        Number of other tasks in a finite list, as in `Guarantee`; `plan_list` divides a list.
     sizes : array_like of int, or mapping from class to array_like of int, optional
         Number of labelled examples of each task that you have; for several classes, of each class.
     allow : iterable of str, default ()
@@ -1016,10 +1043,11 @@ def plan(
     number = max(as_whole_number("classes", classes), len(counts))
     more: Any = {"split": split, "min_examples": min_examples}
     given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}
-    if counts and not any(given.values()):
+    if counts and not any(given.values()) and new_tasks is None:
         return find_offers(counts, classes=number, **more)
     if missing := [name for name, is_given in given.items() if not is_given]:
         raise TypeError(f"plan is missing {' and '.join(missing)}. Pass all levels, or only sizes.")
+    more["new_tasks"] = new_tasks
     asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, per_class=number > 1, **more)  # type: ignore[arg-type]
     check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
     part = asked.for_class(None, range(number))

@@ -23,6 +23,7 @@ from metapac.context import Context
 from metapac.data_checks import CheckWarning
 from metapac.errors import InvalidInput
 from metapac.inputs import match_names
+from metapac.lists import Draw
 from metapac.planning import count_tasks
 from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
 from metapac.risk import MetaRisk
@@ -77,6 +78,8 @@ def calibrate(
         table = name_calibration(table, columns, per_class=guarantee.per_class)
         table, left_out = _leave_out(table, about)
         stated: Any = {**asdict(guarantee), "on_infeasible": on_infeasible}
+        if about.draw is not None and guarantee.new_tasks is None:
+            stated["new_tasks"] = len(about.draw.rest)
         given: Any = {"context": about, "allow": allow}
         predictor = (
             MetaPS(**stated).calibrate(table, rng=cluster_rng, progress=progress, **given)
@@ -247,6 +250,7 @@ def _describe_origin(facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in facts["context"].items():
         if value != default[name]:
             shown = f"{len(value)} named" if isinstance(value, tuple) else value
+            shown = Draw(**value).describe() if name == "draw" else shown
             yield name.replace("_", " "), shown
     titles = {"classes": "classes", "columns": "columns of the classes"}
     for name, value in (facts["columns"] or {}).items():

@@ -13,11 +13,11 @@ import click
 import numpy as np
 
 import metapac
-from metapac import exploration
+from metapac import exploration, lists
 from metapac._common import as_whole_number, warn
 from metapac.artefact import check_replaceable
 from metapac.cli import console
-from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number
+from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number, read_list
 from metapac.cli.tables import check_outputs, open_table
 from metapac.columns import Columns
 from metapac.columns import open_table as open_any
@@ -423,6 +423,51 @@ def explore(
     _write_outlook(outlook, output, plot)
     text = console.make_translator(click.get_current_context())(str(outlook))
     console.show(outlook.main, as_json=json, text=text, wrote=[output, plot])
+
+
+def draw(
+    names: Path,
+    *,
+    tasks: int,
+    seed: int,
+    task: str | None = None,
+    output: Path = Path("draw.json"),
+    allow: Sequence[str] = (),
+    json: bool = False,
+) -> None:
+    """Draw the tasks of a list to calibrate on.
+
+    Example:
+
+        metapac draw hospitals.csv --tasks 33 --seed 20261201 -o draw.json
+
+    The file says what was drawn, from which list and how, so that anyone can repeat it: the tasks
+    with the lowest SHA-256 of SEED/NAME. 'metapac calibrate --draw' then checks that the
+    calibration tasks are these; the guarantee is for the others. 'metapac plan --list' says how
+    many to draw.
+
+    Parameters
+    ----------
+    names : LIST
+        Table with a row for each task, or text file with a name in each line.
+    tasks : NUMBER
+        Number of tasks to draw.
+    seed : SEED
+        Seed of the draw, fixed beforehand and in public. Another draw, after a look at the first,
+        breaks the guarantee.
+    task
+        Column with the names, if the table has several.
+    output
+        Draw file to write. A file with another draw is not replaced.
+    """
+    check_replaceable(output, lists.FORMAT)
+    as_whole_number("seed", seed, minimum=0)
+    found = lists.draw_tasks(read_list(names, task), tasks, rng=seed, allow=allow)
+    if output.exists() and output.stat().st_size and lists.read_draw(output) != found:
+        text = f"output must not replace another draw, and {output} holds one. A list is drawn from"
+        raise InvalidInput(f"{text} once; choose another name.", parameter="output")
+    found.save(output)
+    console.show(found, as_json=json, wrote=[output], output=str(output))
 
 
 def _parse_levels(name: str, text: str) -> list[float]:
