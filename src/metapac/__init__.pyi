@@ -63,8 +63,10 @@ from metapac.lists import draw_tasks as draw_tasks
 from metapac.lists import read_draw as read_draw
 from metapac.monitoring import Monitor as Monitor
 from metapac.monitoring import open_monitor as open_monitor
+from metapac.planning import ListPlan as ListPlan
 from metapac.planning import Plan as Plan
 from metapac.planning import plan as plan
+from metapac.planning import plan_list as plan_list
 from metapac.predictors import PS as PS
 from metapac.predictors import MetaPS as MetaPS
 from metapac.predictors import load as load

@@ -65,6 +65,8 @@ class NewTasks(NamedTuple):
 
     def describe(self, units: str) -> str:
         """Return on which tasks of the list a guarantee holds."""
+        if self.number == 1:
+            return f"the one other of the {units}"
         if not self.may_break:
             return f"all {self.number:,} other {units}"
         return f"all but at most {self.may_break:,} of the {self.number:,} other {units}"

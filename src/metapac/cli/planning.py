@@ -49,6 +49,8 @@ def plan(
     per_class: bool = False,
     number_of_classes: int = 1,
     min_examples: int = 0,
+    new_tasks: int | None = None,
+    list_: Annotated[int | None, Field("NUMBER")] = None,
     allow: Sequence[str] = (),
     columns: Annotated[Columns, _COLUMNS],
     pilot: Annotated[str | None, Field("NUMBER|all|TABLE")] = None,
@@ -66,6 +68,7 @@ def plan(
 
         metapac plan --epsilon 0.1 --alpha 0.1 --delta 0.05
         metapac plan --tasks 60
+        metapac plan --list 53 --epsilon 0.1 --alpha 0.1 --delta 0.05
         metapac plan scores.parquet --task site
         metapac plan scores.parquet --task site --label y -o pilot.json
         metapac plan scores.parquet --task site --label y --per-class
@@ -97,6 +100,11 @@ def plan(
         Number of classes, for a guarantee per class; numbers of examples are then those of one.
     min_examples
         Leave out tasks with fewer examples (per class, of the class), as 'metapac calibrate' does.
+    new_tasks
+        Number of other tasks in a finite list, as for 'metapac calibrate'. Needs the levels.
+    list_
+        Number of tasks on a finite list: how many of them to draw and label, for a guarantee for
+        the others. Needs the levels.
     pilot
         Tasks whose scores are looked at: how many to draw, or 'all' of the table, or another table.
         By default a fifth of the tasks, at most 50, if there are 40 or more; 0 for none.
@@ -123,6 +131,11 @@ def plan(
     for is_wrong, rule in (
         (has_table != (columns.task is not None), "a table and --task go together."),
         (has_truth and not has_table, "--label and --prediction name columns of a table."),
+        (
+            list_ is not None and (has_table or sizes or is_equal or new_tasks or plot),
+            "--list replaces a table, --sizes, --tasks, --examples, --new-tasks and --plot.",
+        ),
+        (new_tasks and looks, "--new-tasks needs --pilot 0: pilot tasks are not on the list."),
         (has_table and classes > 1, "--number-of-classes is for planning without a table."),
         (per_class and has_table and columns.label is None, "--per-class needs --label."),
         (
@@ -155,7 +168,7 @@ def plan(
         size = as_whole_number("examples", examples)
         known = {None: np.full(as_whole_number("tasks", tasks), size)}
     more["classes"] = classes
-    if (known or is_equal) and not given and plot is None:
+    if (known or is_equal) and not given and plot is None and new_tasks is None:
         rows, text = find_supported(known, **more) if known else plan_half(tasks, examples, **more)
         hint = _hint_at_scores(looks) if has_table and not per_class else ""
         console.show(rows, as_json=json, text=text + hint)
@@ -166,6 +179,12 @@ def plan(
             "guarantees your tasks support, pass only these: a table with --task, or --sizes, "
             "--tasks or --examples."
         )
+    if list_ is not None:
+        divided = metapac.plan_list(list_, **_parse_one(given), **more, allow=allow)
+        text = console.make_translator(click.get_current_context())(str(divided))
+        console.show(divided, as_json=json, text=text)
+        return
+    more["new_tasks"] = new_tasks
     found = metapac.plan(**_parse_one(given), **more, sizes=known or None, allow=allow)
     if plot is not None:
         found.plot(plot)
