@@ -187,6 +187,8 @@ def _check_list(names: Any) -> tuple[Any, ...]:
         if any(isinstance(name, str) and not name.strip() for name in plain):
             raise InvalidInput("one name is blank")
         plain = as_task_names(plain).tolist()
+        if any(type(name) not in (str, int) for name in plain):
+            raise InvalidInput("some are neither")
     except InvalidInput as error:
         rule = f"names must be a list of task names, strings or integers, got {brief(names)}"
         raise InvalidInput(f"{rule}: {error}", parameter="names") from error

@@ -267,7 +267,9 @@ class _Chain:
         windows, steps, masses, nothing = [origin], [], [mass], np.empty(0)
         for before, level in pairwise((Level(0.0, 1.0), *levels)):
             kept = (1 - level.alpha_within) / (1 - before.alpha_within)
-            high = math.ceil(origin.high * (1 - level.alpha_within))
+            t = level.alpha_within
+            reach = origin.high * (1 - t) + _ABOVE_STEP * math.sqrt(origin.high * t * (1 - t))
+            high = min(origin.high, math.ceil(reach) + 2)
             windows.append(_Window(-1, high, nothing))
             steps.append(_step(windows[-2], windows[-1], kept, delta))
             masses.append(steps[-1].forward(masses[-1]))
