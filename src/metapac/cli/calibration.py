@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metapac import artefact, predictors
+from metapac import artefact, lists, predictors
 from metapac._common import check_one_of, listed
 from metapac._text import format_table, visible
 from metapac.cli import console
@@ -23,7 +23,7 @@ from metapac.context import Context
 from metapac.data_checks import CheckWarning
 from metapac.errors import InvalidInput
 from metapac.inputs import match_names
-from metapac.lists import Draw
+from metapac.lists import Draw, read_draw
 from metapac.planning import count_tasks
 from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
 from metapac.risk import MetaRisk
@@ -165,7 +165,7 @@ def show(file: Path, *, json: bool = False) -> None:
     Parameters
     ----------
     file : FILE
-        Promise file, site file, pilot file or state file of a monitor.
+        Promise file, site file, pilot file, draw file or state file of a monitor.
     """
     describe = _DESCRIBERS.get(_read_format(file), _describe_promise)
     facts, text = describe(file)
@@ -285,6 +285,11 @@ def _describe_pilot(path: Path) -> tuple[dict[str, Any], str]:
     return body, text
 
 
+def _describe_draw(path: Path) -> tuple[dict[str, Any], str]:
+    found, body = read_draw(path), artefact.read(path, lists.FORMAT)
+    return body, f"draw from a list, written by metapac {body['metapac']}\n\n{found}"
+
+
 def _describe_monitor(path: Path) -> tuple[dict[str, Any], str]:
     from metapac.monitoring import Monitor
 
@@ -295,5 +300,6 @@ def _describe_monitor(path: Path) -> tuple[dict[str, Any], str]:
 _DESCRIBERS = {
     "metapac site": _describe_site,
     "metapac pilot": _describe_pilot,
+    "metapac draw": _describe_draw,
     "metapac monitor": _describe_monitor,
 }
