@@ -184,13 +184,14 @@ def _read_format(path: Path) -> str:
 
 def _describe_promise(path: Path) -> tuple[dict[str, Any], str]:
     predictor, body = load(path), artefact.read(path, predictors.FORMAT)
-    remarks = getattr(predictor, "remarks_", [])
+    remarks, about = getattr(predictor, "remarks_", []), asdict(predictor._about())
+    about = {name: value for name, value in about.items() if (name, value) != ("draw", None)}
     facts = {name: body[name] for name in ("format", "schema", "metapac", "kind", "parameters")} | {
         "explanation": predictor.explain(),
         "promise": predictor.promise_,
         "remarks": remarks,
         "thresholds": _describe_rows(predictor),
-        "context": asdict(predictor._about()),
+        "context": about,
         "columns": getattr(predictor, "columns_", None),
         "precision": predictor.precision_.name,
     }
