@@ -1,4 +1,4 @@
-"""Power of the monitor: number of tasks until an alarm, written into docs/theory/monitor.md.
+"""Power of the monitor: number of tasks until an alarm, written into benchmarks/README.md.
 
     python benchmarks/monitor.py [RUNS]
 
@@ -33,7 +33,7 @@ LONGEST = 1000
 RUNS = 10_000
 LATE_RUNS = 1000
 LATE_QUIET = 300
-PAGE = Path(__file__).parent.parent / "docs" / "theory" / "monitor.md"
+PAGE = Path(__file__).parent / "README.md"
 
 
 def find_alarms(runs: int, examples: int, share: float, quiet: int = 0) -> Array:

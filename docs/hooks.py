@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -45,9 +46,10 @@ SHARED = 3  # an option that so many commands take is described once
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\](?:\([^)]*\))?)*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
-_COMMAND = re.compile(r"^<!-- (help|options): (.+?) -->$", re.MULTILINE)
 _SECTION = re.compile(r"^<!-- api: (\S+)((?:\s+[^\s>]+)+?)\s*-->$", re.MULTILINE)
-_PICTURE = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*(pictures/[\w-]+\.svg)" ?/?>')
+_PICTURE = re.compile(
+    r'<img alt="([^"]*)" src="(?:\.\./)*((?:pictures|figures)/[\w/-]+\.svg)" ?/?>'
+)
 _FOREIGN = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
 
 
@@ -103,7 +105,7 @@ def write_reports() -> dict[str, str]:
 
 
 def on_page_markdown(markdown: str, *, page: Page | None = None, **_: Any) -> str:
-    """Point links at the site, and replace the markers ``api``, ``help`` and ``options``."""
+    """Point links at the site, and replace the markers of references."""
     if page is not None and page.file.abs_src_path:
         source = Path(page.file.abs_src_path)
         markdown = relink(markdown, source, source.relative_to(DOCS).as_posix())
@@ -112,10 +114,9 @@ def on_page_markdown(markdown: str, *, page: Page | None = None, **_: Any) -> st
         excluded = name.startswith(UNSEARCHED)
         page.meta["search"] = {"boost": BOOSTS.get(name.split("/")[0], 1), "exclude": excluded}
     markdown = _SECTION.sub(lambda match: _table_of_names(match[1], match[2].split()), markdown)
-    if _COMMAND.search(markdown):
-        commands = dict(walk_commands())
-        write = {"help": help_of, "options": options_of}
-        markdown = _COMMAND.sub(lambda match: write[match[1]](commands.get(match[2])), markdown)
+    if "<!-- commands -->" in markdown:
+        markdown = markdown.replace("<!-- options -->", options_of(None))
+        markdown = markdown.replace("<!-- commands -->", write_commands())
     return markdown
 
 
@@ -282,10 +283,23 @@ def _walk(group: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
             yield " ".join((*path, name)), command
 
 
+def write_commands() -> str:
+    """Return a section for each command: its help and its options."""
+    return "\n\n".join(
+        f"## metapac {name}\n\n{help_of(command)}\n\n{options_of(command)}"
+        for name, command in walk_commands()
+    )
+
+
 def help_of(command: Any) -> str:
-    """Return the help of a command without its examples: the page has its own."""
-    text = re.sub(r"Examples?:\n\n(?: {4}.*\n?)+\n?", "", command.help or "")
-    return _mark_options(text.strip())
+    """Return the help of a command, its examples as blocks of code."""
+    text = (command.help or "").strip()
+    parts = re.split(r"((?:^ {4}.*\n?)+)", text, flags=re.MULTILINE)
+    shown = [
+        f"```bash\n{textwrap.dedent(part).rstrip()}\n```\n" if i % 2 else _mark_options(part)
+        for i, part in enumerate(parts)
+    ]
+    return "".join(shown)
 
 
 def options_of(command: Any) -> str:

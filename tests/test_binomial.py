@@ -18,16 +18,20 @@ from scipy import special, stats
 
 from metapac import allowed_errors, binomial, clopper_pearson_upper, threshold
 from metapac.binomial import (
+    allowed_errors_at_worst,
     allowed_errors_in_task,
     certifies,
     certifies_exactly,
     certifies_in_integers,
+    chance_of_next,
     min_certified_rate,
     min_integer,
     min_value,
     round_up,
 )
+from metapac.guarantee import Guarantee
 from tests.helpers import oracles
+from tests.helpers.enumeration import make_ups, misses_of
 from tests.helpers.refusals import assert_refused
 
 LARGEST = 10**9
@@ -333,10 +337,84 @@ def test_negative_control_without_the_cap_stratified_tasks_violate_the_level() -
     for balanced in (2, 3, 5, 10, 15):
         assert violated_levels(allowed_errors, (balanced, balanced), rates)
         assert violated_levels(allowed_errors_in_task, (balanced, balanced), rates) == []
+        for low in (0, 3, 8):  # in hundredths; the other class makes up for it
+            pair = Fraction(low, 100), Fraction(20 - low, 100)
+            assert violated_levels(allowed_errors_at_worst, (balanced, balanced), pair) == []
     uncapped, capped = allowed_errors(30, 0.1, 0.825), allowed_errors_in_task(30, 0.1, 0.825)
     assert (uncapped, capped) == (4, 2)
     assert float(poisson_binomial_cdf(4, (15, 15), rates)) == pytest.approx(0.836, abs=5e-4)
     assert poisson_binomial_cdf(2, (15, 15), rates) <= Fraction(0.825)
+
+
+# The worst case over all make-ups of a task, against the whole list of extreme ones, as fractions.
+CLOSE = Fraction(2, 10**10)  # a chance as close to a level as this counts as higher
+
+
+def levels_of(epsilon: float) -> list[float]:
+    g = Guarantee(epsilon=epsilon, alpha=0.1, delta=0.1)
+    return [level.alpha_within for level in g.levels]
+
+
+def rank_at(chances: Sequence[Fraction], limit: Fraction) -> int:
+    return next((k for k, chance in enumerate(chances) if chance > limit), len(chances)) - 1
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.2, 1 / 3, 0.5, 0.7])
+def test_ranks_at_the_worst_make_up_by_enumeration(epsilon: float) -> None:
+    for n in range(1, 13):
+        kinds = make_ups(n, n * Fraction(str(epsilon)))
+        every = [[*itertools.accumulate(misses_of(n, *kind))][:n] for kind in kinds]
+        worst = [max(column) for column in zip(*every, strict=True)]
+        for level in levels_of(epsilon):
+            least = rank_at(worst, Fraction(level) * (1 - CLOSE))
+            found = allowed_errors_at_worst(n, epsilon, level)
+            assert least <= found <= rank_at(worst, Fraction(level))
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(0.1, 25), (0.015, 134), (0.03, 167), (0.2, 33)])
+def test_ranks_at_the_worst_make_up_of_larger_tasks(epsilon: float, n: int) -> None:
+    kinds = [[*map(float, kind)] for kind in make_ups(n, n * Fraction(str(epsilon)))]
+    ones, equal, share = np.array(kinds).T
+    between = math.floor(n * Fraction(str(epsilon)))
+    chance = stats.binom.cdf(between - ones, equal, share).max()
+    assert stats.binom.cdf(between, n, epsilon) < chance  # i.i.d. is not the worst
+    found = [allowed_errors_at_worst(n, epsilon, chance * (1 + 1e-9 * x)) for x in (-1, 1)]
+    assert found == [between - 1, between]
+    # Beyond 200 examples, and where n epsilon is an integer, the cap is that of large tasks.
+    sizes = np.array([200, 201, 10**6])
+    for level in (0.3, 0.94):
+        capped = allowed_errors_in_task(sizes, epsilon, level)
+        np.testing.assert_array_equal(allowed_errors_at_worst(sizes, epsilon, level), capped)
+
+
+@pytest.mark.parametrize("is_iid", [False, True])
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.5])
+def test_the_limit_of_a_randomised_rank_by_enumeration(epsilon: float, is_iid: bool) -> None:
+    rule, raised = allowed_errors if is_iid else allowed_errors_at_worst, 0
+    for n in range(1, 11):
+        alike = [(0, n, Fraction(epsilon))]
+        kinds = alike if is_iid else make_ups(n, n * Fraction(str(epsilon)))
+        masses = [misses_of(n, *kind) for kind in kinds]
+        for level in levels_of(epsilon):
+            rank = int(rule(n, epsilon, level))
+            chance = chance_of_next(n, epsilon, level, rank, is_iid=is_iid)
+            if rank == n - 1:
+                assert chance == 0
+                continue
+            pairs = [(sum(mass[: rank + 1]), mass[rank + 1]) for mass in masses]
+            limits = [(Fraction(level) - below) / at for below, at in pairs if at]
+            assert 0 <= min(1, *limits) - Fraction(chance) <= CLOSE
+            raised += chance > 0
+    assert raised > 100
+
+
+def test_ranks_of_large_tasks_are_hardly_randomised() -> None:
+    assert 0 < chance_of_next(10**4, 0.1, 0.05, 950, is_iid=True) <= 1
+    assert chance_of_next(10_001, 0.1, 0.05, 951, is_iid=True) == 0
+    # Beyond 200 examples only where the worst case is binomial.
+    assert 0 < chance_of_next(201, 0.1, 0.05, 12, is_iid=False) < 1
+    assert 0 < chance_of_next(200, 0.1, 0.9, 19, is_iid=False) < 1
+    assert chance_of_next(201, 0.1, 0.9, 19, is_iid=False) == 0
 
 
 @given(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import json
 import math
 import os
 import re
@@ -22,6 +21,8 @@ from click.testing import CliRunner
 
 from experiments import pictures
 from metapac.cli.app import app
+from tests.transcripts.transcript import PAGES as TRANSCRIPTS
+from tests.transcripts.transcript import read_page
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -105,17 +106,28 @@ def test_code_on_the_page_runs_and_prints_what_the_page_shows(
             assert same_output(block.code, printed), f"{page.name} shows:\n{block.code}\n{printed}"
 
 
-def test_commands_that_are_only_shown_are_well_formed() -> None:
+def check_command(arguments: list[str]) -> None:
+    """Read the arguments of a command, and do not run it."""
+    command: Any = app
+    while hasattr(command, "list_commands"):
+        name, *arguments = arguments
+        command = command.get_command(None, name)
+        assert command is not None, name
+    command.make_context(command.name, arguments)
+
+
+def test_commands_that_are_only_shown_are_well_formed(hooks: ModuleType) -> None:
     for page in PAGES:
         for block in blocks(page):
             assert max(map(len, block.code.splitlines()), default=0) <= 90
             for arguments in commands(block.code) if block.language == "bash" else ():
-                command: Any = app
-                while hasattr(command, "list_commands"):
-                    name, *arguments = arguments
-                    command = command.get_command(None, name)
-                    assert command is not None, f"{page.name}: metapac {name}"
-                command.make_context(command.name, arguments)
+                check_command(arguments)
+    for name, command in hooks.walk_commands():
+        (code,) = re.findall(r"^```bash\n(.*?)^```$", hooks.help_of(command), re.M | re.DOTALL)
+        shown = [*commands(code)]
+        assert shown, name
+        for arguments in shown:
+            check_command(arguments)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -156,38 +168,44 @@ def test_every_public_name_has_a_page_and_a_row_in_the_api_reference(hooks: Modu
 
 
 def test_every_command_and_option_is_in_the_command_reference(hooks: ModuleType) -> None:
-    text = COMMANDS.read_text()
-    assert "<!--" not in hooks.on_page_markdown(text)
-    shared = hooks.options_of(None)
+    text = hooks.on_page_markdown(COMMANDS.read_text())
+    assert "<!--" not in text
+    shared, *sections = re.split(r"^## metapac ", text, flags=re.MULTILINE)
     assert "`--separator`" in shared
-    for name, command in hooks.walk_commands():
-        assert f"# metapac {name}\n\n<!-- help: {name} -->\n" in text
-        assert f"<!-- options: {name} -->" in text
-        assert hooks.help_of(command)
+    commands = dict(hooks.walk_commands())
+    assert [section.partition("\n")[0] for section in sections] == [*commands]
+    for section, command in zip(sections, commands.values(), strict=True):
+        assert command.help.partition("\n")[0] in section
         for parameter in command.params:
             if parameter.param_type_name == "option" and not parameter.name.startswith("help"):
                 option = f"`{parameter.opts[0]}`{{ .option }}"
-                assert option in hooks.options_of(command)
-                described = re.search(rf"^\| {option}.*\| (.+) \|$", shared, re.MULTILINE)
-                assert described or re.search(
-                    rf"^\| {option}.*\| (.+) \|$", hooks.options_of(command), re.MULTILINE
-                )
+                assert option in section
+                described = rf"^\| {option}.*\| (.+) \|$"
+                assert re.search(described, shared + section, re.MULTILINE)
 
 
-def test_the_fields_of_json_are_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    first, *others = blocks(COMMANDS)
-    run_block(first, {"__name__": "page"}, str(COMMANDS))
-    shown = [block.code for block in others if block.language == "sh"]
-    for arguments in (found for code in shown for found in commands(code)):
-        name = " ".join(arguments[:2]) if arguments[0] == "data" else arguments[0]
-        row = re.search(rf"^\|[^|]*`{name}`[^|]* \| (.*) \|$", JSON.read_text(), re.MULTILINE)
-        assert row is not None, f"the fields of metapac {name} --json are not documented"
-        result = CliRunner().invoke(app, [*arguments, "--json"])
-        assert result.exit_code == 0, result.output
-        printed = json.loads(result.stdout)
-        for entry in printed if isinstance(printed, list) else [printed]:
-            assert {*entry} <= {*re.findall(r"`(\w+)`", row[1])}, name
+OPEN = ("show", "data prepare", "data check")  # fields of a file, or of a data set
+
+
+def test_the_fields_of_json_are_documented() -> None:
+    text = JSON.read_text().partition("## JSON of the commands")[2]
+    rows = dict(re.findall(r"^\|([^|]+)\| (.*) \|$", text, re.MULTILINE))
+    fields = {
+        name: {*re.findall(r"`(\w+)`", row)}
+        for names, row in rows.items()
+        for name in re.findall(r"`([^`]+)`", names)
+    }
+    seen = set()
+    for path in sorted(TRANSCRIPTS.glob("*.md")):
+        for step in (step for transcript in read_page(path) for step in transcript.steps):
+            if step.words[:1] != ["metapac"] or "--json" not in step.words or "|" in step.words:
+                continue
+            name = " ".join(step.words[1 : 3 if step.words[1] == "data" else 2])
+            for shown in step.shown if isinstance(step.shown, list) else [step.shown]:
+                if isinstance(shown, dict):
+                    seen.add(name)
+                    assert name in OPEN or {*shown} <= fields[name], name
+    assert seen == fields.keys()
 
 
 OTHERS = (
@@ -329,12 +347,3 @@ def test_clients_give_the_pooled_threshold_and_one_that_lies_is_noticed(tmp_path
     done = run_flower(tmp_path / "flower.py")
     assert done.returncode != 0
     assert "AssertionError" in done.stderr
-
-
-def test_the_page_shows_the_code_of_the_example() -> None:
-    shown = [
-        block.code for block in blocks(DOCS / "howto" / "federated.md") if block.language == "py"
-    ]
-    assert shown
-    for code in shown:
-        assert code in EXAMPLE.read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -26,17 +28,19 @@ from metapac import (
     load,
 )
 from metapac._common import ignore_progress
-from metapac.binomial import allowed_errors_in_task
+from metapac.binomial import allowed_errors_in_task, chance_of_next
 from metapac.evidence import (
     UNKNOWN,
     Evidence,
+    randomise_thresholds,
     ranks_within,
 )
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
-from metapac.ranks import Level
+from metapac.ranks import Level, joint_ranks
 from tests.helpers import oracles
 from tests.helpers.calibrations import collect_evidence
+from tests.helpers.enumeration import chance_of_few, make_ups, misses_of
 
 rows = st.lists(
     st.tuples(
@@ -227,6 +231,189 @@ def test_without_the_cap_balanced_tasks_violate_it() -> None:
         assert mass[: capped[0] + 1].sum() <= 0.825 < mass[: uncapped[0] + 1].sum()
         assert chance_of_one(mass, capped, replace(g), tasks, bad=0.1) < 1e-5
         assert chance_of_one(mass, uncapped, replace(g), tasks, bad=0.1) > 4e-5
+
+
+# Small tasks: every level together, at every make-up.
+def of_make_ups(n: int, epsilon: float) -> list[np.ndarray]:
+    """Return the chances of 0, ..., n misses at each extreme make-up."""
+    kinds = make_ups(n, n * Fraction(str(epsilon)))
+    return [np.array(misses_of(n, one, same, float(share))) for one, same, share in kinds]
+
+
+SMALL = [(0.1, 0.1, 0.05, 120), (0.2, 0.2, 0.05, 60), (0.3, 0.1, 0.1, 300)]
+
+
+@pytest.mark.parametrize(("epsilon", "alpha", "delta", "tasks"), SMALL)
+def test_small_tasks_of_any_make_up(epsilon: float, alpha: float, delta: float, tasks: int) -> None:
+    g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta)
+    worst = {}
+    for n in (1, 2, 3, 5, 8, 11, 17, 25):
+        within = ranks_within(np.array([n]), g)[0].tolist()
+        chances = [
+            chance_of_one(mass, within, g, tasks, bad=alpha) for mass in of_make_ups(n, epsilon)
+        ]
+        worst[n] = max(chances)
+        assert worst[n] <= delta
+    assert max(worst.values()) > delta / 5  # little is given away
+    # Some cases of few, without replacement: a sum of independent misses too.
+    for cases, drawn in ((19, 19), (19, 7), (50, 25), (40, 3)):
+        low = math.ceil(cases * Fraction(str(epsilon)))
+        mass = stats.hypergeom.pmf(np.arange(drawn + 1), cases, low, drawn)
+        within = ranks_within(np.array([drawn]), g)[0].tolist()
+        assert chance_of_one(mass, within, g, tasks, bad=alpha) <= delta
+
+
+def test_the_binomial_rule_fails_on_tasks_that_are_not_iid() -> None:
+    def chance(mass: np.ndarray, share: float, tasks: int) -> float:
+        g = Guarantee(epsilon=share, alpha=share, delta=0.05, sampling="iid")
+        within = ranks_within(np.array([len(mass) - 1]), g)[0].tolist()
+        return chance_of_one(mass, within, g, tasks, bad=share)
+
+    for n, epsilon in ((5, 0.2), (11, 0.1), (25, 0.1)):  # what it is for
+        iid = stats.binom.pmf(np.arange(n + 1), n, epsilon)
+        assert chance(iid, epsilon, 120) <= 0.05
+    # All 19 cases of each task, 2 of them low; all 9, 2 of them low.
+    assert chance(np.eye(20)[2], 0.1, 300) == pytest.approx(1)
+    assert chance(np.eye(10)[2], 0.2, 120) == pytest.approx(1)
+    # Balanced: one class is never missed.
+    assert chance(misses([5, 5], [0.6, 0.0]), 0.3, 300) > 3 * 0.05
+    assert chance(misses([8, 16], [0.9, 0.0]), 0.3, 300) > 0.9
+
+
+# Randomised ranks. Given its place, a task reaches a level (its threshold there is too low) with a
+# chance that is a number; tasks are independent.
+def chances_to_reach(
+    g: Guarantee, mass: np.ndarray, places: np.ndarray, tasks: int, bad: float
+) -> list[np.ndarray]:
+    """Return the chance that a task with these misses reaches each level, by place."""
+    n, levels = len(mass) - 1, [level.alpha_within for level in g.levels]
+    low, high = np.hsplit(ranks_within(np.array([n]), g)[0], 2)
+    limits = np.array(
+        [
+            chance_of_next(n, g.miss_rate, level, rank, is_iid=g.sampling == "iid")
+            for level, rank in zip(levels, low.tolist(), strict=True)
+        ]
+    )
+    above = np.r_[1.0, 1 - np.cumsum(mass)]  # P(misses > k), from k = -1 on
+    return [bad * above[np.where(v <= limits, high, low) + 1] for v in places / tasks]
+
+
+def chance_of_a_failure(
+    g: Guarantee, mass: np.ndarray, tasks: int, places: np.ndarray | None = None
+) -> float:
+    places = np.arange(1, tasks + 1) if places is None else places
+    reach = chances_to_reach(g, mass, places, tasks, g.alpha)
+    return chance_of_few(reach, g.allowed_low_thresholds(tasks))
+
+
+RANDOMISED = [(0.1, 0.1, 0.05, 60, 25), (0.1, 0.1, 0.05, 60, 11), (0.1, 0.2, 0.1, 30, 11)]
+
+
+@pytest.mark.parametrize(("epsilon", "alpha", "delta", "tasks", "n"), RANDOMISED)
+def test_randomised_ranks_hold_given_the_places(
+    epsilon: float, alpha: float, delta: float, tasks: int, n: int
+) -> None:
+    g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, randomise=0, sampling="iid")
+    iid = stats.binom.pmf(np.arange(n + 1), n, epsilon)
+    assert 0.85 * delta < chance_of_a_failure(g, iid, tasks) <= delta
+    whatever = replace(g, sampling="any")
+    worst = [chance_of_a_failure(whatever, mass, tasks) for mass in of_make_ups(n, epsilon)]
+    assert max(worst) <= delta
+    # Controls: hashes of the names 0, 1, 2, ... instead of places in their order; the lowest of
+    # all places for every task.
+    names = [hashlib.sha256(str(i).encode()).digest()[:8] for i in range(tasks)]
+    hashes = np.array([int.from_bytes(name) for name in names]) / 2**64
+    assert chance_of_a_failure(g, iid, tasks, hashes * tasks) > delta
+    assert chance_of_a_failure(g, iid, tasks, np.ones(tasks)) > 1.5 * delta
+
+
+def test_the_middle_of_a_tie_is_no_p_value() -> None:
+    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, randomise=0, sampling="iid")
+    iid = stats.binom.pmf(np.arange(26), 25, 0.1)
+    assert chance_of_a_failure(g, iid, 60, np.full(60, 30)) > 0.06
+
+
+def test_randomised_ranks_with_a_large_delta() -> None:
+    # Two tasks, nearly all bad, of one example: Hoeffding's inequality does not reach rank 1.
+    g = Guarantee(epsilon=0.041, alpha=0.827, delta=0.943, randomise=0, sampling="iid")
+    reach = chances_to_reach(g, np.array([0.959, 0.041]), np.array([1, 2]), 2, g.alpha)
+    free = joint_ranks(2, g.levels, 0.943)
+    assert chance_of_few(reach, free) > 0.95
+    assert chance_of_few(reach, g.allowed_low_thresholds(2)) <= 0.943
+    assert max(free) == 1
+    for alpha, delta in ((0.1, 0.05), (0.5, 0.3)):  # no rank is lost here
+        g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, randomise=0)
+        for tasks in (5, 30, 60, 199):
+            assert g.allowed_low_thresholds(tasks) == joint_ranks(tasks, g.levels, delta)
+
+
+@pytest.mark.parametrize(("alpha", "tasks"), [(0.3, 5), (0.5, 6), (0.25, 8)])
+def test_randomised_ranks_in_expectation(alpha: float, tasks: int) -> None:
+    # Of the calibration tasks, 0, 1, ... or all are bad before the new one is, and any of them.
+    for n, epsilon in ((1, 0.2), (3, 0.3), (11, 0.1)):
+        g = Guarantee(epsilon=epsilon, alpha=alpha, delta=None, randomise=0)
+        ranks = g.allowed_low_thresholds(tasks)
+        for mass in of_make_ups(n, epsilon):
+            reach = chances_to_reach(g, mass, np.arange(1, tasks + 1), tasks, 1.0)
+            failure = sum(
+                chance_of_few(drawn, ranks) / math.comb(tasks, bad)
+                for bad in range(tasks + 1)
+                for drawn in itertools.combinations(reach, bad)
+            )
+            assert failure / (tasks + 1) <= alpha
+
+
+@pytest.mark.parametrize("sampling", ["any", "iid"])
+def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
+    g = Guarantee(epsilon=0.2, alpha=0.3, delta=0.1, randomise=7, sampling=sampling)
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 12, 37)
+    names = [f"school {i}" for i in range(37)]
+    scores = [np.sort(rng.random(n)) for n in sizes]
+    ranks = ranks_within(sizes, g)
+    padded = np.array([np.r_[row, -math.inf] for row in map(list, scores)], dtype=object)
+    thresholds = np.array([row[k] for row, k in zip(padded, ranks, strict=True)], dtype=float)
+    found = randomise_thresholds(names, sizes, thresholds, g)
+    # The largest k < n with P(misses < k) + V P(misses = k) at most the level, as fractions.
+    order = sorted(
+        names, key=lambda name: hashlib.sha256(f"metapac randomise 7\n{name}".encode()).digest()
+    )
+    for i, name in enumerate(names):
+        v, n = Fraction(order.index(name) + 1, 37), int(sizes[i])
+        alike = [(0, n, Fraction(0.2))]
+        kinds = alike if sampling == "iid" else make_ups(n, n * Fraction(1, 5))
+        masses = [misses_of(n, *kind) for kind in kinds]
+        worst = [max(sum(m[:k]) + v * m[k] for m in masses) for k in range(n)]
+        for j, level in enumerate(g.levels):
+            allowed = [
+                k for k, chance in enumerate(worst) if chance <= Fraction(level.alpha_within)
+            ]
+            assert found[i, j] == (scores[i][max(allowed)] if allowed else -math.inf)
+    # Names decide, not the order of the tasks; another seed is another order.
+    back = randomise_thresholds(names[::-1], sizes[::-1], thresholds[::-1], g)
+    np.testing.assert_array_equal(back[::-1], found)
+    other = randomise_thresholds(names, sizes, thresholds, replace(g, randomise=8))
+    assert (other != found).any()
+    assert randomise_thresholds([], sizes[:0], thresholds[:0], g).shape == (0, len(g.levels))
+
+
+def test_randomised_ranks_from_scores_to_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(2, 9, 80)
+    tasks = np.repeat([f"t{i}" for i in range(80)], sizes)
+    scores = rng.normal(size=sizes.sum())
+    method = MetaPS(epsilon=0.2, alpha=0.2, delta=0.05, randomise=3)
+    method.calibrate(scores, tasks)
+    assert (
+        method.threshold_
+        >= MetaPS(epsilon=0.2, alpha=0.2, delta=0.05).calibrate(scores, tasks).threshold_
+    )
+    method.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").threshold_ == method.threshold_
+    half = sizes[:40].sum()
+    part = MetaPS(epsilon=0.2, alpha=0.2, delta=0.05, randomise=3, on_infeasible="trivial")
+    part.calibrate(scores[:half], tasks[:half])
+    assert part.add(scores[half:], tasks[half:]).threshold_ == method.threshold_  # new places
 
 
 # The first step, against a loop over tasks and classes.

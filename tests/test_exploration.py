@@ -87,12 +87,16 @@ def test_the_threshold_expected_is_the_mean_of_the_order_statistic(tasks: int) -
         assert expected_thresholds(pilot, guarantee, tasks)[0] == nearest
 
 
+def asked(alpha: float, delta: float | None, **options: Any) -> Guarantee:
+    return Guarantee(epsilon=0.1, alpha=alpha, delta=delta, **options)
+
+
 @pytest.mark.parametrize("delta", [0.05, None])
 def test_least_tasks_are_those_of_plan(pilot: Exploration, delta: float | None) -> None:
-    assert least_tasks(0.1, delta) == plan(epsilon=0.1, alpha=0.1, delta=delta).tasks
+    assert least_tasks(asked(0.1, delta)) == plan(epsilon=0.1, alpha=0.1, delta=delta).tasks
     at_half = plan(epsilon=0.1, alpha=0.1, delta=delta, split=0.05).tasks
-    assert least_tasks(0.1, delta, split=0.05) == at_half == pilot.tasks_needed[0.1][delta]
-    assert least_tasks(0.1, 0.05, classes=5) == least_tasks(0.1, 0.01)
+    assert least_tasks(asked(0.1, delta, split=0.05)) == at_half == pilot.tasks_needed[0.1][delta]
+    assert least_tasks(asked(0.1, 0.05), classes=5) == least_tasks(asked(0.1, 0.01))
 
 
 def test_what_is_saved_is_read(pilot: Exploration, tmp_path: Path) -> None:
@@ -202,9 +206,9 @@ def test_what_calibration_refuses_is_called_infeasible(rows: pd.DataFrame) -> No
     assert {*refused} == {True, False}
     assert len(re.findall("  refused", str(found))) == sum(refused)
     few = explore_rows(rows, n_tasks=2)
-    assert f"needs {least_tasks(0.3, 0.2)} tasks" in str(few)
+    assert f"needs {least_tasks(asked(0.3, 0.2))} tasks" in str(few)
     for cell in few.cells:
-        assert cell.tasks_needed == least_tasks(0.3, 0.2, classes=1 + cell.per_class) > 2
+        assert cell.tasks_needed == least_tasks(asked(0.3, 0.2), classes=1 + cell.per_class) > 2
         estimates = (cell.size, cell.empty, cell.full, *cell.missed.values())
         assert all(math.isnan(estimate.value) for estimate in estimates)
 

@@ -461,6 +461,84 @@ def test_all_levels_in_expectation(alpha: float) -> None:
     assert max(g.allowed_low_thresholds(math.ceil(1 / alpha) - 1)) == -1
 
 
+# Dishonest sites: of a count at most rank + m, m too low thresholds may have been replaced.
+def failure_with_liars(
+    tasks: int, levels: tuple[Level, ...], ranks: Sequence[int], liars: int
+) -> float:
+    """P(at some level at most rank thresholds are too low), if the worst sites send others."""
+    hidden = [rank + liars if rank >= 0 else -1 for rank in ranks]
+    return oracles.grown_union_probability(tasks, shares_of(levels), hidden)
+
+
+@pytest.mark.parametrize("liars", [1, 2, 5])
+def test_dishonest_sites_change_no_guarantee(liars: int) -> None:
+    for alpha, delta, tasks in ((0.1, 0.05, 110), (0.3, 0.1, 60), (0.5, 0.2, 20)):
+        g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, dishonest=liars)
+        ranks = g.allowed_low_thresholds(tasks)
+        assert max(ranks) >= 0
+        assert failure_with_liars(tasks, g.levels, ranks, liars) <= delta
+        for j in range(len(ranks)):
+            up = failure_with_liars(tasks, g.levels, raised(ranks, j), liars)
+            assert up > delta * (1 - ROUNDING)
+        # Control: the ranks of honest sites, with the m worst thresholds replaced by infinity.
+        honest = replace(g, dishonest=0).allowed_low_thresholds(tasks)
+        assert failure_with_liars(tasks, g.levels, honest, liars) > 1.5 * delta
+    # In expectation, and at one level.
+    g = Guarantee(epsilon=0.1, alpha=0.3, delta=None, dishonest=liars)
+    hidden = [rank + liars if rank >= 0 else -1 for rank in g.allowed_low_thresholds(40)]
+    assert max(hidden) >= liars
+    assert failure_in_expectation(40, g.levels, hidden) <= 0.3
+    for delta in (None, 0.05):
+        tight = replace(g, delta=delta, split="tight")
+        assert rank_of(tight, 100) == rank_of(replace(tight, dishonest=0), 100) - liars >= 0
+        few = next(n for n in itertools.count(1) if rank_of(tight, n) >= 0)
+        assert rank_of(replace(tight, dishonest=0), few) == liars  # no fewer could be hidden
+
+
+def test_the_minimum_number_of_sites_with_dishonest_ones() -> None:
+    for liars, tasks in ((0, 29), (1, 47), (2, 62), (5, 104)):
+        g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, dishonest=liars)
+        assert max(g.allowed_low_thresholds(tasks)) == 0
+        assert max(g.allowed_low_thresholds(tasks - 1)) == -1
+
+
+# New tasks from elsewhere.
+def test_the_minimum_number_of_tasks_if_some_come_from_elsewhere() -> None:
+    for shift, tasks in ((0.0, 29), (0.01, 33), (0.02, 37), (0.05, 60)):
+        g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, shift=shift)
+        assert max(g.allowed_low_thresholds(tasks)) == 0
+        assert max(g.allowed_low_thresholds(tasks - 1)) == -1
+        assert all(Fraction(x.alpha_across) < Fraction(0.1 - shift) for x in g.levels)
+
+
+@pytest.mark.parametrize("dishonest", [0, 1])
+@pytest.mark.parametrize("delta", [0.05, None])
+def test_the_shift_that_comes_for_free(delta: float | None, dishonest: int) -> None:
+    found = []
+    for tasks in (40, 61):
+        g = Guarantee(epsilon=0.1, alpha=0.2, delta=delta, dishonest=dishonest)
+        hidden = [r + dishonest if r >= 0 else -1 for r in g.allowed_low_thresholds(tasks)]
+
+        def fails(shift: float, ranks: list[int] = hidden, tasks: int = tasks) -> bool:
+            levels = Guarantee(epsilon=0.1, alpha=0.2 - shift, delta=0.05).levels
+            if delta is None:
+                return failure_in_expectation(tasks, levels, ranks) > 0.2 - shift
+            return oracles.grown_union_probability(tasks, shares_of(levels), ranks) > delta
+
+        free = g.free_shift(tasks)
+        assert not fails(free)
+        assert fails(free + 1e-4)
+        # Control: the level with the most to spare, alone. Which level wins depends on the data.
+        alone = [[r if i == j else -1 for i, r in enumerate(hidden)] for j in range(len(hidden))]
+        assert not all(fails(free + 1e-3, ranks) for ranks in alone if max(ranks) >= 0)
+        found.append(free)
+        more = replace(g, shift=0.05)
+        assert more.free_shift(tasks) >= 0.05 or max(more.allowed_low_thresholds(tasks)) < 0
+    assert max(found) > 0
+    assert Guarantee(epsilon=0.1, alpha=0.1, delta=0.05).free_shift(5) == 0  # nothing holds
+    assert Guarantee(epsilon=0.1, alpha=0.2, delta=0.05, new_tasks=20).free_shift(99) == 0
+
+
 # In expectation with one level: over the calibration tasks too. Sums of binomial probabilities.
 
 

@@ -390,7 +390,7 @@ def test_the_words_say_where_intervals_from_quantiles_end(half: float, ends: str
         frame.truth, tasks=frame.site, lower=frame.guess - half, upper=frame.guess + half
     )
     assert f"from lower {ends.format(abs(method.threshold_))}" in method.promise_
-    assert "empty interval is no all-clear" in method.explain()
+    assert "an empty interval the two quantiles" in method.explain()
     assert "label" not in method.explain() + method.promise_
 
 

@@ -235,7 +235,7 @@ DIFFERENCES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"examples": None}, "basis", "calibrated on 60 hospitals. For"),
     ({"min_examples": 45}, {"left_out": 4}, "limits", "(4 left out of the calibration)"),
     ({"min_examples": 1, "per_class": True}, {"label": "a"}, "claim", "1 patient of that class;"),
-    ({"per_class": True}, {"label": "a", "threshold": -math.inf}, "claim", "always listed"),
+    ({"per_class": True}, {"label": "a", "threshold": -math.inf}, "claim", "always in the set"),
     ({"per_class": True}, {"label": "a", "keeps_all": True}, "claim", "hardly any is lower"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 SHOWN = ("PS", "Meta-CP", *SPLITS)
 MARKERS = dict(zip((*SHOWN, "oracle"), "so^vD|", strict=True))
 FAINT = "#555555"
+COLOUR_NAMES = {"#ffffff": "paper", "#000000": "ink", INK: "ink", FAINT: "ink", LIMIT: "bad"}
+COLOUR_NAMES |= {"#dddddd": "line"}
+STYLE = (
+    ".figure{--paper:#fff;--ink:#222;--bad:#c0392b;--line:#ddd;fill:var(--ink)}"
+    ".figure *{stroke-linejoin:round;stroke-linecap:butt}@media(prefers-color-scheme:dark)"
+    "{.figure{--paper:#0d1117;--ink:#e8e8e8;--bad:#ff9e6d;--line:#444}}"
+)
 
 
 def draw_all(results: Sequence[Result], folder: Path) -> None:
@@ -33,6 +41,22 @@ def draw_all(results: Sequence[Result], folder: Path) -> None:
     draw_small_tasks(results, folder / splits.FIGURE)
     for result in results:
         draw_experiment(result, folder / result.name)
+    for path in folder.rglob("*.svg"):
+        follow_palette(path)
+
+
+def follow_palette(path: Path) -> None:
+    """Let the reader's system, or the palette of the site, choose the colours of ink and paper."""
+    text = path.read_text(encoding="utf-8")
+    if 'class="figure"' in text:
+        return
+    text = text[text.index("<svg ") :].replace("<svg ", '<svg class="figure" ', 1)
+    text = re.sub(r"<(metadata|style).*?</\1>", "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # they would not be unique in a page
+    for colour, name in COLOUR_NAMES.items():
+        text = text.replace(colour, f"var(--{name})")
+    text = " ".join(re.sub(r' (width|height)="[\d.]+pt"', "", text).split())
+    path.write_text(text.replace("<defs>", f"<style>{STYLE}</style><defs>", 1) + "\n", "utf-8")
 
 
 def draw_overview(results: Sequence[Result], path: Path) -> None:
@@ -143,7 +167,7 @@ def draw_experiment(result: Result, folder: Path) -> None:
     }
     for name in pictures_of(result):
         rows = _all_seeds(result) if name == "error_and_size" else _first_seed(result)
-        path = folder / f"{name}.png"
+        path = folder / f"{name}.svg"
         draw[name](rows, result.guarantee, title=result.title, path=path)
 
 

@@ -33,7 +33,7 @@ from experiments.results_page.stored import Result
 from metapac.fewshot.study.summary import CONFIDENCE, LEVEL, MIN_SEEDS, TOO_FEW, WITHIN
 from metapac.verdict import UNDECIDED, VIOLATED
 
-FIGURE = "overview.png"
+FIGURE = "overview.svg"
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -47,15 +47,15 @@ def summary(results: Sequence[Result]) -> str:
             f"Meta-CP and the splits of Meta-PS, for each experiment](docs/figures/{FIGURE})",
             f"Bars are {percent(CONFIDENCE)} intervals: over seeds, but over draws in "
             f"{narrow_intervals.name_over_draws(results)}. Hollow marks: too few data, so every "
-            "label is kept. PS pools the examples of all tasks; Meta-CP bounds the average over "
-            "tasks; the oracle knows the labels of the new task. Meta-PS even is the paper's, "
-            "joint the default of this library.",
+            "label is kept. PS pools all examples; Meta-CP bounds the average over tasks; the "
+            "oracle knows the labels of the new task. Even is the paper's split, joint our "
+            "default.",
             _short_table(results),
             "*Tasks within* is the share of new tasks whose measured miss rate is at most epsilon; "
             f"the guarantee asks for {percent(1 - results[0].guarantee.alpha)}. At "
             f"{percent(CONFIDENCE)} confidence, {MARKS[WITHIN]} it is met, {MARKS[VIOLATED]} "
-            f"violated, {MARKS[UNDECIDED]} cannot tell yet. {MARKS[UNDECIDED]} may stand beside a "
-            "low share: examples are few, and [chance](#sampling-noise) must be ruled out.",
+            f"violated, {MARKS[UNDECIDED]} cannot tell yet: where examples are few, "
+            "[chance](#sampling-noise) may explain a low share.",
             "## What else was found",
             bullets(filter(None, _findings(results))),
         ]
@@ -71,7 +71,9 @@ def opening(results: Sequence[Result]) -> str:
             _main_table(results),
             _legend(results),
             narrow_intervals.find(results),
-            bullets(each.find(results) for each in (sampling_noise, research_code, learners)),
+            bullets(
+                each.find(results) for each in (sampling_noise, controls, research_code, learners)
+            ),
             _how_to_read(results),
         ]
     )
@@ -99,8 +101,7 @@ def _what_was_tested(results: Sequence[Result]) -> str:
     return (
         f"We reran the paper's {len(data)} data sets: {len(results)} experiments with {seeds} "
         f"trained learners each and {draws:,} calibration draws in all, each with {tests} new "
-        "tasks. `python experiments/page.py` writes this page, the notebooks behind it and their "
-        "figures from stored rows; a test checks that they agree."
+        "tasks. `python experiments/page.py` writes this page from rows stored with version 0.2.0."
     )
 
 
@@ -151,8 +152,6 @@ def _findings(results: Sequence[Result]) -> list[str]:
     return [
         rare_class.find(results),
         splits.find(results),
-        controls.find(results),
-        research_code.find(results).partition(" With its")[0],
         neighbours.find(results),
     ]
 
@@ -172,7 +171,7 @@ def _state_meta_ps(results: Sequence[Result]) -> str:
     met = sum(result.line(JOINT).verdict == WITHIN for result in results)
     others = [words for result in results if (words := _state_open(result, JOINT))]
     return (
-        "**With Meta-PS and our default, the joint split, at least "
+        "**With Meta-PS, joint split, at least "
         f"{percent(1 - results[0].guarantee.alpha)} of the new tasks were within epsilon in "
         f"{all_or(met, len(results))} experiments**, at {percent(CONFIDENCE)} confidence"
         f"{''.join(f'; {words}' for words in others)}. With the paper's even split they were in "

@@ -24,11 +24,10 @@ def find(results: Sequence[Result]) -> str:
     if not shares:
         return ""
     return (
-        "**This criterion is about all examples of a task together, whatever their class.** For "
-        f"the joint split it is met, at {percent(CONFIDENCE)} confidence, although on many new "
-        f"tasks ({enumerate_names(shares)}) every set has one label and the positive label has "
-        "probability zero: every heart attack is missed there. If a class must not be missed, ask "
-        "for [a guarantee for each class](docs/theory/guarantee.md#one-guarantee-for-each-class)."
+        "**This criterion is about all examples of a task together.** The joint split meets it, "
+        f"at {percent(CONFIDENCE)} confidence, although on many new tasks "
+        f"({enumerate_names(shares)}) every heart attack is missed. Ask for [a guarantee for each "
+        "class](docs/learn/rare-class.md)."
     )
 
 

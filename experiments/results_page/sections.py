@@ -199,7 +199,7 @@ def _differences(result: Result) -> str:
 
 def _pictures(result: Result) -> list[str]:
     return [
-        f"![{alt} {result.title}.](docs/figures/{result.name}/{name}.png)"
+        f"![{alt} {result.title}.](docs/figures/{result.name}/{name}.svg)"
         for name, alt in pictures_of(result).items()
     ]
 

@@ -23,7 +23,7 @@ from metapac import plan
 
 EVEN, TIGHT, JOINT = SPLITS = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
 NAMES = tuple(method.split()[-1] for method in SPLITS)
-FIGURE = "small_tasks.png"
+FIGURE = "small_tasks.svg"
 
 
 def find(results: Sequence[Result]) -> str:

@@ -345,20 +345,28 @@ def chance_of_next(n: int, epsilon: float, level: float, rank: int, *, is_iid: b
     That is P(misses <= rank) + V P(misses = rank + 1) <= level, in the worst case over make-ups, or
     for i.i.d. examples. It is rounded down.
     """
-    following = rank + 1
-    if following >= n or n > _LARGEST_RANDOM:
+    if rank + 1 >= n or n > _LARGEST_RANDOM:
         return 0.0
-    ones, equal, share = np.zeros(1, int), np.array([n]), np.array([epsilon])
-    mean = float(n * Fraction(repr(epsilon)))
-    if not is_iid and following > max(mean - 1, 0):
-        if n > LARGEST_EXACT:
-            return 0.0
-        ones, equal, share = make_ups(n, mean)
-    below = special.bdtr(np.maximum(rank - ones, 0), equal, share) * (rank >= ones)
-    at = special.bdtr(np.maximum(following - ones, 0), equal, share) * (following >= ones) - below
+    below, at = _chances_around(n, epsilon, rank, is_iid)
     with np.errstate(divide="ignore", over="ignore"):
         limits = np.where(at > 0, (level - below) / at, np.inf)
     return float(np.clip(limits.min() - _MAKE_UP_SLACK, 0.0, 1.0))
+
+
+@functools.lru_cache(maxsize=16)  # neighbouring levels often have the same rank
+def _chances_around(
+    n: int, epsilon: float, rank: int, is_iid: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return P(misses <= rank) and P(misses = rank + 1) for each make-up that may be the worst."""
+    following, mean = rank + 1, float(n * Fraction(repr(epsilon)))
+    ones, equal, share = np.zeros(1, int), np.array([n]), np.array([epsilon])
+    if not is_iid and following > max(mean - 1, 0):
+        if n > LARGEST_EXACT:
+            return np.ones(1), np.ones(1)  # never one higher
+        ones, equal, share = make_ups(n, mean)
+    below = special.bdtr(np.maximum(rank - ones, 0), equal, share) * (rank >= ones)
+    at = special.bdtr(np.maximum(following - ones, 0), equal, share) * (following >= ones) - below
+    return below, at
 
 
 def _floor_of_product(n: NDArray[np.int64], epsilon: float) -> NDArray[np.int64]:

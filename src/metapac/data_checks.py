@@ -22,6 +22,7 @@ from metapac.errors import InvalidInput, keyword
 from metapac.inputs import fold_names, show_name
 
 CHECKS = (
+    "balanced",
     "direction",
     "duplicates",
     "labels",
@@ -419,6 +420,31 @@ def judge_rare_classes(
         start = f"no calibration example is of class {listed([*map(repr, rare)], shown=3)}"
         remedy = "Calibrate on examples of every class."
     return Finding("rare-class", False, f"{start}: {missed}still keep the guarantee. {remedy}")
+
+
+def judge_balanced(sizes: Mapping[Any, Counts]) -> Finding | None:
+    """Object to i.i.d. sampling if nearly every task has the same number of examples of each class.
+
+    Whatever the classes' shares, a task of n i.i.d. examples has equally many of each of C classes
+    with at most the probability that it has at equal shares. The number of such tasks is then no
+    larger than binomial with the mean of these (Hoeffding 1956).
+    """
+    counts = np.array([*sizes.values()])
+    n, classes = counts.sum(axis=0), len(counts)
+    counts, n = counts[:, n > 0], n[n > 0]
+    equal = int(np.count_nonzero((counts == counts[0]).all(axis=0)))
+    if classes < 2 or equal < _NEARLY_ALL * len(n):
+        return None
+    each = special.gammaln(n / classes + 1) + n / classes * np.log(classes)
+    chances = np.where(n % classes == 0, np.exp(special.gammaln(n + 1) - classes * each), 0.0)
+    if special.bdtrc(equal - 1, len(n), min(chances.mean(), 1.0)) > FALSE_ALARM:
+        return None
+    seen = f"sampling='iid' is declared, but {equal} of {len(n)} tasks have equally many examples"
+    text = f"{seen} of each class. Balanced tasks are not i.i.d. Use sampling='any', the default."
+    return Finding("balanced", True, text)
+
+
+_NEARLY_ALL = 0.9  # of the tasks
 
 
 def judge_percentages(rows: int, fractions: int, percentages: int) -> Finding | None:

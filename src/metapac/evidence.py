@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from metapac import artefact, guarantee, inputs
 from metapac._common import (
+    LARGEST_COUNT,
     Counts,
     Floats,
     Progress,
@@ -35,8 +36,17 @@ from metapac.binomial import (
     allowed_errors_in_task,
     chance_of_next,
 )
-from metapac.data_checks import MIN_ROWS, CheckWarning, Contents, Sample, check_facts, find_ranges
-from metapac.errors import InvalidInput
+from metapac.data_checks import (
+    MIN_ROWS,
+    CheckWarning,
+    Contents,
+    Sample,
+    check_facts,
+    find_ranges,
+    judge_balanced,
+    report,
+)
+from metapac.errors import InvalidInput, keyword
 from metapac.grouping import Data, DrawnRows, Statistics
 from metapac.guarantee import Guarantee
 from metapac.inputs import NAME_RULE
@@ -58,11 +68,21 @@ def first_step(
     found = data.order_statistics(rank, by_class=guarantee.per_class, progress=progress)
     facts = data.facts(found.names, found.task_sizes, skipped, found.repeats)
     check_facts(facts, skipped, data.name)
+    check_sampling(data, [*facts.tasks], guarantee, skipped)
     precision, columns = data.describe()
     evidence = Evidence.from_statistics(found, classes, precision)
     if "prediction" in (columns or {}):
         _warn_if_exact(evidence)
     return evidence._replace(columns=columns, sample=facts.sample)
+
+
+def check_sampling(
+    data: Data, tasks: Sequence[Any], guarantee: Guarantee, skipped: frozenset[str]
+) -> None:
+    """Object to balanced tasks if examples are said to be i.i.d.; those of one class may be."""
+    is_asked = guarantee.sampling == "iid" and not guarantee.per_class
+    if is_asked and len(tasks) > 1 and "balanced" not in skipped and data.has_class_scores():
+        report([judge_balanced(data.sizes(by_class=True))], where=data.name)
 
 
 def _warn_if_exact(evidence: Evidence) -> None:
@@ -165,6 +185,16 @@ def _upper_places(
 UNKNOWN = -1  # the size of a task whose site did not send it
 
 
+def count_absent(invited: int | None, answered: int) -> int:
+    """Return how many of the tasks invited sent nothing."""
+    if invited is None:
+        return 0
+    if (number := as_whole_number("invited", invited)) < answered:
+        text = f"invited must be at least {answered}, the number that answered, got {invited}."
+        raise InvalidInput(text, parameter="invited")
+    return number - answered
+
+
 class Part(NamedTuple):
     """The evidence for one class, or for all of them together, and its guarantee."""
 
@@ -175,6 +205,12 @@ class Part(NamedTuple):
     thresholds: Floats
     lowest: float
     highest: float
+    absent: int = 0
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks that count; one that sent nothing counts as ``inf`` at every level."""
+        return int(np.count_nonzero(self.used)) + self.absent
 
     def demand(self) -> Demand:
         """Return the demand on these tasks; an unknown size is inferred from the thresholds.
@@ -186,12 +222,13 @@ class Part(NamedTuple):
             needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
             sizes = np.where(unknown, inferred, sizes)
+        sizes = np.append(sizes, np.full(self.absent, LARGEST_COUNT))
         return Demand.from_sizes(g, sizes, label=self.label)
 
     def second_step(self) -> Outcome:
         """Across tasks: the threshold of an allowed rank at each level, and their maximum."""
         used = self.thresholds[self.used]
-        ranks = self.guarantee.allowed_low_thresholds(len(used)) if len(used) else ()
+        ranks = self.guarantee.allowed_low_thresholds(self.tasks) if len(used) else ()
         across = np.full(self.thresholds.shape[1], -np.inf)
         for level, rank in enumerate(ranks):
             if rank >= 0:
@@ -249,6 +286,7 @@ class Evidence(NamedTuple):
     ranges: Floats | None = None
     sample: Sample | None = None
     within: DrawnRows | None = None
+    absent: int = 0  # tasks invited that sent nothing
 
     @property
     def contents(self) -> Contents:
@@ -293,6 +331,10 @@ class Evidence(NamedTuple):
 
     def parts(self, guarantee: Guarantee) -> list[Part]:
         """Return the evidence for each class, or for all of them together."""
+        if self.absent > guarantee.dishonest:
+            text = f"{self.absent} of {len(self.names) + self.absent} invited tasks sent nothing"
+            rule = f"more than {keyword('dishonest', guarantee.dishonest)} allows for"
+            raise InvalidInput(f"{text}, {rule}.", parameter=("dishonest", "invited"))
         if self.classes is None:
             return [self._part(guarantee, None, 0)]
         guarantee.check_classes(self.classes)
@@ -313,7 +355,7 @@ class Evidence(NamedTuple):
         thresholds = self.thresholds[:, index]
         if guarantee.randomise is not None:
             thresholds = self._randomised(guarantee, used, sizes, thresholds)
-        return Part(guarantee, label, used, sizes, thresholds, lowest, highest)
+        return Part(guarantee, label, used, sizes, thresholds, lowest, highest, self.absent)
 
     def _randomised(
         self, guarantee: Guarantee, used: NDArray[np.bool_], sizes: Counts, thresholds: Floats
@@ -506,6 +548,8 @@ def encode_evidence(evidence: Evidence) -> dict[str, Any]:
         body["clusters"] = evidence.clusters.to_json()
     if evidence.within is not None:
         body["within"] = evidence.within._asdict()
+    if evidence.absent:
+        body["absent"] = evidence.absent
     if evidence.ranges is not None:
         body["ranges"] = [
             None if low != low else artefact.encode_floats([low, high])  # NaN: not known
@@ -542,6 +586,7 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
         clusters=Clusters.from_json(body["clusters"], len(names)) if "clusters" in body else None,
         ranges=_read_ranges(body, len(names)) if "ranges" in body else None,
         within=DrawnRows.from_json(body["within"]) if "within" in body else None,
+        absent=as_whole_number("evidence.absent", body.get("absent", 0), minimum=0),
     )
     evidence.check_ranges("evidence.thresholds")
     if not inputs.is_representable(evidence.thresholds, precision).all(axis=(1, 2)).any():

@@ -6,7 +6,7 @@ import hashlib
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +20,7 @@ from metapac._text import format_table
 from metapac.columns import hold_numbers
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
-from metapac.evidence import Evidence, Part, ranks_within
+from metapac.evidence import Evidence, Part, check_sampling, ranks_within
 from metapac.grouping import Data, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
@@ -200,12 +200,9 @@ def _decode(values: Sequence[float | None]) -> Estimate:
     return Estimate(value, low, high)
 
 
-def least_tasks(
-    alpha: float, delta: float | None, classes: int = 1, *, split: Split = "joint"
-) -> int:
+def least_tasks(guarantee: Guarantee, classes: int = 1) -> int:
     """Return the smallest number of calibration tasks, if each is large enough."""
-    whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, split=split)
-    part = whole.for_class(None, range(classes))
+    part = replace(guarantee, epsilon=0.5).for_class(None, range(classes))
     return min_tasks_over_levels(part, [0] * len(part.levels))[0]
 
 
@@ -268,7 +265,7 @@ class Exploration:
         epsilon.
     columns : mapping
         Columns of the table.
-    split, min_examples : str or float, and int
+    split, min_examples, options : str or float, int, and mapping
         As in ``explore``.
     spread : float or None
         Of predicted numbers, the distance between the 5% and the 95% quantile of the true ones.
@@ -289,6 +286,7 @@ class Exploration:
     split: Split = "joint"
     min_examples: int = 0
     spread: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def classes(self) -> list[Any]:
@@ -299,9 +297,10 @@ class Exploration:
     def tasks_needed(self) -> dict[float, dict[float | None, int]]:
         """Least number of calibration tasks for each alpha and some deltas, one guarantee."""
         deltas = dict.fromkeys([*ADVISED_DELTAS, self.delta, None])
+        asked = {cell.alpha: self.guarantee(replace(cell, per_class=False)) for cell in self.cells}
         return {
-            alpha: {delta: least_tasks(alpha, delta, split=self.split) for delta in deltas}
-            for alpha in sorted({cell.alpha for cell in self.cells})
+            alpha: {delta: least_tasks(replace(asked[alpha], delta=delta)) for delta in deltas}
+            for alpha in sorted(asked)
         }
 
     def guarantee(self, cell: Cell) -> Guarantee:
@@ -319,7 +318,7 @@ class Exploration:
         """
         levels: Any = {"epsilon": cell.epsilon, "alpha": cell.alpha, "per_class": cell.per_class}
         more: Any = {"split": self.split, "min_examples": self.min_examples}
-        return Guarantee(delta=self.delta, **levels, **more)
+        return Guarantee(delta=self.delta, **levels, **more, **self.options)
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
         """Return the cell of two levels.
@@ -380,6 +379,8 @@ class Exploration:
         }
         if self.spread is None:  # of classes
             del body["spread"]
+        if not self.options:
+            del body["options"]
         return body
 
     def save(self, path: PathLike) -> None:
@@ -397,7 +398,7 @@ class Exploration:
         check_distinct([*self.tasks])
         levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
         levels["min_examples"] = self.min_examples
-        Guarantee(epsilon=0.5, alpha=0.5, **levels)
+        Guarantee(epsilon=0.5, alpha=0.5, **levels, **self.options)
         for cell in self.cells:
             self.guarantee(cell)
             _common.as_whole_number("tasks", cell.tasks, minimum=0)
@@ -683,6 +684,7 @@ def explore(
     sizes: Mapping[Any, ArrayLike] | None = None,
     allow: Iterable[str] = (),
     progress: Progress | None = None,
+    **options: Any,
 ) -> Exploration:
     """Return the sets to expect from calibration at some levels, estimated on pilot tasks.
 
@@ -718,6 +720,8 @@ def explore(
         as None, and of each class; as ``Table.sizes`` counts them.
     allow, progress : optional
         As in ``MetaPS.calibrate``.
+    **options : object
+        Other parameters of `Guarantee`, such as ``sampling`` and ``shift``.
 
     Returns
     -------
@@ -745,6 +749,7 @@ def explore(
     missed: 35%, 0%
     """
     more: dict[str, Any] = {"delta": delta, "split": split, "min_examples": min_examples}
+    more |= options
     levels = [(a, e) for a in _as_levels("alpha", alpha) for e in _as_levels("epsilon", epsilon)]
     grid = [Guarantee(epsilon=e, alpha=a, **more) for a, e in levels]
     skipped, tell = check_allowed(allow), progress or _common.ignore_progress
@@ -761,6 +766,7 @@ def explore(
     shared, trials = _make_trials(data, None, grid, coming, tell)
     complete = skipped | {"missing"}  # counting raises if a score is missing
     check_facts(data.facts(shared.names, shared.task_sizes, complete), complete, data.name)
+    check_sampling(data, shared.names.tolist(), grid[0], skipped)
     pilot, (precision, columns) = shared.names, data.describe()
     if names:
         each = _make_trials(data, names, grid, coming, tell)[1]
@@ -783,6 +789,7 @@ def explore(
         split,
         min_examples,
         spread,
+        options,
     )
 
 
@@ -865,7 +872,7 @@ def _make_trials(
 def _trial(guarantee: Guarantee, evidence: Evidence, coming: Coming) -> _Trial:
     """Return the thresholds to expect."""
     parts, used = evidence.parts(guarantee), evidence.sizes >= guarantee.min_examples
-    least = least_tasks(guarantee.alpha, guarantee.delta, len(parts), split=guarantee.split)
+    least = least_tasks(guarantee, len(parts))
     tasks = coming.tasks or max(int(used.any(axis=1).sum()), least)
     demands = [coming.demand(part) for part in parts] if coming.sizes is not None else []
     best, without = np.full(len(parts), -np.inf), np.full(used.shape, -np.inf)

@@ -19,7 +19,7 @@ from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context, as_context
 from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
-from metapac.evidence import Evidence, Part, first_step, join_draws
+from metapac.evidence import Evidence, Part, count_absent, first_step, join_draws
 from metapac.grouping import Data, DrawnRows, Scored, as_data
 from metapac.guarantee import Guarantee, drop_defaults, keep_rule
 from metapac.planning import min_sample_size
@@ -547,6 +547,8 @@ def combine_sites(
     sites: Iterable[Site | PathLike],
     *,
     on_infeasible: str = "raise",
+    dishonest: int | None = None,
+    invited: int | None = None,
     context: Context | None = None,
     allow: Iterable[str] = (),
 ) -> MetaPS:
@@ -558,6 +560,13 @@ def combine_sites(
         The sites or their files. Each site counts once, and all must agree on the guarantee.
     on_infeasible : {"raise", "trivial"}, default "raise"
         As in `MetaPS`.
+    dishonest : int, optional
+        Number of sites that the guarantee survives whatever they send, fixed beforehand; by default
+        the one that the sites agreed on, usually 0. Sites need not know it: their files are the
+        same.
+    invited : int, optional
+        Number of sites that were asked, fixed beforehand. One that did not answer, or sent a file
+        that is refused, counts as one of ``dishonest``. By default all of them answered.
     context : Context, optional
         What the guarantee is about. By default, the model is the one that the sites name.
     allow : iterable of str, default ()
@@ -605,8 +614,15 @@ def combine_sites(
     _warn_of_differences(named)
     ordered = sorted((site for _where, site in named), key=lambda site: site.name)
     guarantee = ordered[0].guarantee
+    if dishonest is not None:
+        if guarantee.dishonest not in (0, dishonest):
+            agreed = keyword("dishonest", guarantee.dishonest)
+            text = f"dishonest must be left out, since the sites agreed on {agreed}"
+            raise InvalidInput(f"{text}, got {dishonest!r}.", parameter="dishonest")
+        guarantee = replace(guarantee, dishonest=dishonest)
+    absent = count_absent(invited, len(ordered))
     try:
-        evidence = join_sites(ordered)
+        evidence = join_sites(ordered)._replace(absent=absent)
         kind = MetaRisk if hold_losses(evidence.columns) else MetaPS
         return kind.from_evidence(
             guarantee, evidence, on_infeasible=on_infeasible, context=about, allow=allow
@@ -661,7 +677,7 @@ def count_liars(guarantee: Guarantee, tasks: int, small: Sequence[int] | None = 
     >>> from metapac import Guarantee, count_liars
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
     >>> count_liars(agreed, 29), count_liars(agreed, 100)
-    (Liars(to_keep_all=1, to_empty=29), Liars(to_keep_all=5, to_empty=96))
+    (Liars(to_keep_all=1, to_empty=29), Liars(to_keep_all=4, to_empty=97))
     """
     allowed = guarantee.allowed_low_thresholds(as_whole_number("tasks", tasks))
     fewer = [0] * len(allowed) if small is None else small
@@ -676,7 +692,10 @@ def summarise_liars(predictor: MetaPS) -> dict[str, int]:
     for part in predictor._evidence.parts(predictor.guarantee_):
         sent = part.thresholds[part.used]
         small = (sent == -np.inf).sum(axis=0).tolist()
-        liars = count_liars(part.guarantee, len(sent), small) if len(sent) else Liars(0, 0)
+        liars = Liars(0, 0)
+        if len(sent):
+            liars = count_liars(part.guarantee, part.tasks, small)
+            liars = liars._replace(to_empty=liars.to_empty - part.absent)
         numbers.append((len(sent), *liars))
     fewest = map(min, zip(*numbers, strict=True))
     return dict(zip(("sites", *Liars._fields), fewest, strict=True))
@@ -726,7 +745,7 @@ def failure_probability(
     >>> from metapac import Guarantee, failure_probability
     >>> agreed = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05)
     >>> print(f"{failure_probability(agreed, 100):.3f}, {failure_probability(agreed, 100, 5):.3f}")
-    0.049, 0.736
+    0.045, 0.813
     """
     _ = guarantee.failure_probability  # raises if there is none
     tasks = as_whole_number("tasks", tasks)
@@ -790,10 +809,10 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> tup
         )
     part = parts[label]
     liars = as_whole_number("liars", liars, minimum=0)
-    sites = len(part.used)
+    sites = len(part.used) + part.absent
     if liars > sites:
         raise InvalidInput(f"liars must be at most the number of sites, {sites}, got {liars}.")
-    counted = int(np.count_nonzero(part.used))
+    counted = part.tasks
     unsure = liars if part.guarantee.min_examples else 0
     ranges = [
         _bound(part, honest, liars)
@@ -809,6 +828,7 @@ def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:
     they are more, so many sent none. The others may have sent any number.
     """
     sent = np.sort(part.thresholds[part.used], axis=0)
+    sent = np.pad(sent, ((0, part.absent), (0, 0)), constant_values=np.inf)
     # Beyond the ends, dishonest sites could make it anything.
     padded = np.pad(sent, ((liars, liars), (0, 0)), constant_values=((-np.inf, np.inf), (0, 0)))
     ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()

@@ -27,6 +27,7 @@ from metapac.ranks import (
     ONE_NEW_TASK,
     Level,
     NewTasks,
+    cap_ranks,
     equal_share,
     expectation_rank,
     failure_of_ranks,
@@ -211,7 +212,7 @@ class Guarantee:
         Number of new tasks in a finite list, such as 20 other hospitals. At most a fraction
         ``alpha`` of these, rounded down, may exceed ``epsilon``. No distribution of tasks is
         assumed, only that the calibration tasks were drawn at random from the whole list.
-    shift : float, default 0
+    shift : float, default 0.0
         By how much the share of new tasks that exceed ``epsilon`` may be larger than under the
         distribution of the calibration tasks, because some come from elsewhere.
     dishonest : int, default 0
@@ -345,7 +346,8 @@ class Guarantee:
         """
         if self.delta is not None:
             of_list = self.list_of_new_tasks
-            return joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
+            ranks = joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
+            return ranks if self.randomise is None else cap_ranks(tasks, self.levels, ranks)
         if len(self.levels) > 1:
             return joint_ranks(tasks, self.levels, self.alpha_honest, ONE_NEW_TASK, self.dishonest)
         # Floats are read as the decimals they print as, so that 0.3 x 0.85 x 200 is exactly 51.
@@ -373,13 +375,15 @@ class Guarantee:
         ranks = self.allowed_low_thresholds(tasks)
         if self.new_tasks is not None or max(ranks) < 0:
             return 0.0
-        step = 1e-4
+        step, high = 1e-4, 1
 
         def fails(steps: int) -> bool:
             shifted = Fraction(repr(self.alpha)) - steps * Fraction(repr(step))
             return shifted <= 0 or not self._satisfies(tasks, ranks, _rounded_down(shifted))
 
-        return round((min_integer(fails, 0, math.ceil(self.alpha / step)) - 1) * step, 4)
+        while not fails(high):  # it is slow, and usually one of the first does
+            high *= 2
+        return round((min_integer(fails, high // 2, high) - 1) * step, 4)
 
     def _satisfies(self, tasks: int, ranks: Sequence[int], alpha: float) -> bool:
         """Return whether ranks that are allowed at ``alpha_honest`` are allowed at ``alpha``."""
@@ -499,6 +503,8 @@ class Guarantee:
             drawn = f"{units} and of one task in each"
         count = "" if tasks is None else f"{tasks} "
         draw = f"over the draw of the {count}calibration {drawn}{size}"
+        draw += " and of the seed" * (self.randomise is not None)
+        draw += f", whatever up to {self.dishonest} of them report" * bool(self.dishonest)
         misses = _describe_misses(self, threshold, columns)
         share = describe_share(self, "task", "tasks", cluster and units)
         claim = f"{misses} on {share}{size}"
@@ -513,9 +519,15 @@ class Guarantee:
                 f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
                 "and gives no confidence for this one; it holds"
             )
+        if self.shift:
+            alike += f" (but for up to {percent(self.shift)} of new {units}, from elsewhere)"
         fixed, mix = "the score function", BALANCED * averages_classes(self, columns)
+        if self.sampling == "iid":
+            mix = f", i.i.d. within each {'class of a ' * self.per_class}task"
         if hold_losses(columns):
             fixed = "the scores, the losses, their thresholds, the seed"
+        if self.randomise is not None:
+            fixed += f", the names of tasks, the seed {self.randomise} of randomised ranks"
         return (
             f"{start} provided that {alike}, "
             f"{SAMPLED}{mix}, that no calibration {unit} was seen in training, "

@@ -96,7 +96,9 @@ class Draw:
         """
         return f"{self.tasks:,} of {len(self.names):,} were drawn, with seed {self.seed}"
 
-    def check_calibration(self, tasks: Iterable[Any], new_tasks: int | None) -> None:
+    def check_calibration(
+        self, tasks: Iterable[Any], new_tasks: int | None, *, absent: int = 0
+    ) -> None:
         """Raise InvalidInput unless exactly the tasks drawn are calibrated on.
 
         Parameters
@@ -105,6 +107,8 @@ class Draw:
             Names of the calibration tasks. 7 and "7" are the same name.
         new_tasks : int or None
             Number of other tasks that the guarantee is for.
+        absent : int, default 0
+            Number of tasks drawn that are known to be absent, and count as dishonest.
         """
         calibrated = [*tasks]
         drawn, found = {*map(str, self.drawn)}, {*map(str, calibrated)}
@@ -113,7 +117,7 @@ class Draw:
         faults = [
             f"{len(names)} {what} ({listed([*map(repr, names)])})"
             for names, what in ((lacking, "drawn but absent"), (others, "there but not drawn"))
-            if names
+            if names and len(names) > (absent if names is lacking else 0)
         ]
         if faults:
             raise InvalidInput(

@@ -498,18 +498,22 @@ class Offer(NamedTuple):
     epsilon: float | None
 
 
-def find_offers(
-    sizes: Mapping[Any, Counts], *, split: Split = "joint", classes: int = 1, min_examples: int = 0
-) -> list[Offer]:
+def find_offers(sizes: Mapping[Any, Counts], *, classes: int = 1, **options: Any) -> list[Offer]:
     """Return the smallest epsilon that tasks support for every class, by alpha and delta."""
     offers = []
-    for alpha, delta in itertools.product(OFFERED_ALPHAS, OFFERED_DELTAS):
-        more: Any = {"split": split, "min_examples": min_examples}
-        whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, **more)
+    for alpha, delta in itertools.product(_alphas_above(options), OFFERED_DELTAS):
+        whole = Guarantee(epsilon=0.5, alpha=alpha, delta=delta, **options)
         part = whole.for_class(None, range(classes))
         demands = [Demand.from_sizes(part, counts) for counts in sizes.values()]
         offers.append(Offer(alpha, delta, smallest(demands, "epsilon")))
     return offers
+
+
+def _alphas_above(
+    options: Mapping[str, Any], alphas: Sequence[float] = OFFERED_ALPHAS
+) -> list[float]:
+    """Return the alphas that leave something beside the shift."""
+    return [alpha for alpha in alphas if alpha > options.get("shift", 0)]
 
 
 _NO_VALUE = (
@@ -533,11 +537,9 @@ def find_supported(sizes: Mapping[Any, Counts], **more: Any) -> tuple[list[dict[
     rows = [offer._asdict() for offer in plan(sizes=sizes, **more)]
     text = _tabulate(rows, "delta", "epsilon", f"Smallest epsilon, {describe_sizes(sizes)}")
     if None in sizes and more.get("classes", 1) == 1:
-        least, levels = more.get("min_examples", 0), itertools.product(OFFERED_EPSILONS, _USUAL)
-        usual = [
-            Guarantee(epsilon=e, alpha=a, delta=OFFERED_DELTAS[0], min_examples=least)
-            for e, a in levels
-        ]
+        levels = itertools.product(OFFERED_EPSILONS, _alphas_above(more, _USUAL))
+        own = {"delta": OFFERED_DELTAS[0], **{k: v for k, v in more.items() if k != "classes"}}
+        usual = [Guarantee(epsilon=e, alpha=a, **own) for e, a in levels]
         text = "\n\n".join([text, *describe_next_labels(find_next_labels(usual, sizes[None]))])
     return rows, text
 
@@ -568,7 +570,7 @@ def plan_half(
 ) -> tuple[list[dict[str, Any]], str]:
     """Return what common guarantees need of the tasks or of the examples in each, and as text."""
     delta, rows = OFFERED_DELTAS[0], []
-    for alpha, epsilon in itertools.product(OFFERED_ALPHAS, OFFERED_EPSILONS):
+    for alpha, epsilon in itertools.product(_alphas_above(more), OFFERED_EPSILONS):
         levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
         rows.append(levels | plan(**levels, **more).complete(tasks, examples))
     needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"
@@ -900,8 +902,9 @@ class Plan:
         """What is needed, whether the tasks suffice, a table by split, and which split to use."""
         of = " each" if self.classes == 1 else f" of each of {self.classes} classes"
         ends = [
-            f"{need.tasks} tasks with at least {need.examples_per_task} labelled examples{of} "
-            f"({need.labels * self.classes} labels in total)"
+            f"{need.tasks:,} tasks with at least {need.examples_per_task:,} labelled "
+            f"example{'s' * (need.examples_per_task != 1)}{of} "
+            f"({need.labels * self.classes:,} labels in total)"
             for need in (self.needs[0], self.needs[-1])
         ]
         between = ", or something in between" * (len(self.needs) > 2)
@@ -912,6 +915,8 @@ class Plan:
                 " For large tasks tight may take a higher rank, and then has smaller sets. Number"
             )
             note += " and size of the tasks decide: choose before you look at scores."
+        if self.guarantee.dishonest:
+            note += f" It holds whatever up to {self.guarantee.dishonest} of the tasks send."
         if self.sizes:
             own = self._demands()[: len(self.sizes)] if self._lacks_data() else []
             lacking = find_shortfalls(own)
@@ -1140,10 +1145,16 @@ def plan(
     new_tasks: int | None = None,
     sizes: Sizes | None = None,
     allow: Iterable[str] = (),
+    **options: Any,
 ) -> Plan: ...
 @overload
 def plan(
-    *, sizes: Sizes, split: Split = "joint", classes: int = 1, min_examples: int = 0
+    *,
+    sizes: Sizes,
+    split: Split = "joint",
+    classes: int = 1,
+    min_examples: int = 0,
+    **options: Any,
 ) -> list[Offer]: ...
 @_common.reject_foreign_keywords
 def plan(
@@ -1157,6 +1168,7 @@ def plan(
     new_tasks: int | None = None,
     sizes: Sizes | None = None,
     allow: Iterable[str] = (),
+    **options: Any,
 ) -> Plan | list[Offer]:
     """Return what a guarantee needs, and how each split would use your tasks.
 
@@ -1178,6 +1190,9 @@ def plan(
     allow : iterable of str, default ()
         Checks to skip, as their messages name them: "levels", if you do mean an epsilon or delta
         above 1/2, or an alpha above 3/4.
+    **options : object
+        Other parameters of `Guarantee`, such as ``dishonest`` and ``shift``. A plan is made without
+        luck: ``randomise`` changes nothing here.
 
     Returns
     -------
@@ -1205,7 +1220,7 @@ def plan(
         label: as_whole_numbers("sizes", one, minimum=0).ravel() for label, one in by_class.items()
     }
     number = max(as_whole_number("classes", classes), len(counts))
-    more: Any = {"split": split, "min_examples": min_examples}
+    more: Any = {"split": split, "min_examples": min_examples, **options}
     given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}
     if counts and not any(given.values()) and new_tasks is None:
         return find_offers(counts, classes=number, **more)

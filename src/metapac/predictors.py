@@ -38,6 +38,7 @@ from metapac.evidence import (
     Evidence,
     Outcome,
     Part,
+    count_absent,
     decode_evidence,
     encode_evidence,
     first_step,
@@ -83,6 +84,7 @@ FORMAT = artefact.Format(
 
 
 ON_INFEASIBLE = ("raise", "trivial")
+_MOST_SHIFTED = (2_000, 400)  # with more tasks, with a delta and without, `free_shift` takes long
 
 
 class Calibrated(ABC):
@@ -926,6 +928,7 @@ class MetaPS(ThresholdSets):
         tasks: ArrayLike | Iterable[object] | None = None,
         *,
         sizes: ArrayLike | Mapping[Any, int] | None = None,
+        invited: int | None = None,
         context: Context | None = None,
         allow: Iterable[str] = (),
     ) -> Self:
@@ -944,6 +947,9 @@ class MetaPS(ThresholdSets):
         sizes : array_like or mapping from task, optional
             Number of examples of each task. Without it, a threshold of ``-inf`` is taken to mean
             that the task is too small.
+        invited : int, optional
+            Number of tasks that were asked, fixed beforehand. One that did not answer counts as one
+            of ``dishonest``. By default all of them answered.
         context : Context, optional
             What the guarantee is about.
         allow : iterable of str, default ()
@@ -976,6 +982,7 @@ class MetaPS(ThresholdSets):
             matrix.astype(np.float64)[:, None],
             np.array([-np.inf]),  # sites do not send their lowest score
             precision,
+            absent=count_absent(invited, len(matrix)),
         )
         sent.check_certified(guarantee)
         return self._calibrate_across(guarantee, sent, context, allow)
@@ -988,11 +995,12 @@ class MetaPS(ThresholdSets):
         if self.classes_ is not None:
             thresholds = dict(zip(self.classes_, thresholds.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
-        tasks = None if g.per_class and g.min_examples else len(self.tasks_)
+        tasks = None if g.per_class and g.min_examples else len(self.tasks_) + self._evidence.absent
         sentence = g.sentence(
             tasks=tasks, threshold=thresholds, columns=self.columns_, cluster=self._cluster_words()
         )
-        return " ".join(filter(None, [sentence, self._describe_draw(), *self.remarks_]))
+        drawn = self._describe_draw(), self._describe_absent()
+        return " ".join(filter(None, [sentence, *drawn, *self.remarks_]))
 
     @property
     def remarks_(self) -> list[str]:
@@ -1014,12 +1022,27 @@ class MetaPS(ThresholdSets):
         -------
         str
             What was checked, what holds, how sure one can be, what it does not say, and what to do
-            with lists of several labels or none. Items of a list start with "- ".
+            with sets of several labels or none. Items of a list start with "- ".
         """
         self.check_calibrated()
         basis = self._rules(), len(self.tasks_), self._about(), self.columns_
         more = self._cluster_words(), self._describe_draw()
-        return words.explain_guarantee(self.guarantee_, *basis, *more)
+        rare: Any = {"absent": self._evidence.absent, "free_shift": self._find_free_shift()}
+        return words.explain_guarantee(self.guarantee_, *basis, *more, **rare)
+
+    def _find_free_shift(self) -> float | None:
+        """Return the shift that every part of the guarantee would survive; None if it is slow."""
+        parts = self._evidence.parts(self.guarantee_)
+        limit = _MOST_SHIFTED[self.delta is None]
+        if not 0 < min(part.tasks for part in parts) <= max(part.tasks for part in parts) <= limit:
+            return None
+        return min(part.guarantee.free_shift(part.tasks) for part in parts)
+
+    def _describe_absent(self) -> str:
+        """Return how many of the tasks sent nothing, in a sentence; empty if all did."""
+        if not (absent := self._evidence.absent):
+            return ""
+        return f"Of these tasks, {absent} sent nothing, counted among the {self.dishonest}."
 
     def _cluster_words(self) -> tuple[str, str] | None:
         """Return what clusters are called, in singular and plural, if there are any."""
@@ -1157,7 +1180,7 @@ def _check_draw(about: Context, evidence: Evidence, new_tasks: int | None) -> No
     """Raise unless the tasks, or their clusters, are those drawn from a list, if there is one."""
     if about.draw is not None:
         units = evidence.names if evidence.clusters is None else evidence.clusters.names
-        about.draw.check_calibration(units.tolist(), new_tasks)
+        about.draw.check_calibration(units.tolist(), new_tasks, absent=evidence.absent)
 
 
 def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floats:

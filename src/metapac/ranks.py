@@ -118,6 +118,17 @@ def joint_ranks(
     return tuple(np.where(ranks < 0, -1, ranks - dishonest).tolist())
 
 
+def cap_ranks(tasks: int, levels: tuple[Level, ...], ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ranks that also hold for tasks whose thresholds are low with unequal chances.
+
+    With randomised ranks within tasks, the chance depends on the place of a task. Counts are then
+    no more likely to be at most c than with equal chances p if c = 0 or c <= tasks p - 1
+    (Hoeffding 1956, Theorem 4). No rank is lowered for alpha up to 0.5 and delta up to 0.3.
+    """
+    caps = (max(math.floor(tasks * level.alpha_across) - 1, 0) for level in levels)
+    return tuple(map(min, ranks, caps))
+
+
 def failure_of_ranks(
     tasks: int, levels: tuple[Level, ...], ranks: Sequence[int], new_tasks: NewTasks | None = None
 ) -> float:

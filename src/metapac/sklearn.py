@@ -321,6 +321,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         is_drawn = self.shots or data.within is not None
         if self.on_infeasible != "raise" or (is_drawn and self.per_class):
             return
+        if self.randomise is not None:  # smaller groups may do, depending on their names
+            return
         if data.within is not None:
             pairs = zip(data.groups.tolist(), data.within.tolist(), strict=True)
             data = data.take(np.array([*{pair: i for i, pair in enumerate(pairs)}.values()]))
@@ -455,6 +457,9 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
         Whether to bound the miss rate of each class separately.
     min_examples : int, default 0
         Leave out calibration groups with fewer rows; the guarantee then does not cover such groups.
+    new_tasks, shift, dishonest, sampling, randomise : optional
+        A finite list of new groups, new groups from elsewhere, groups that may be wrong, and how
+        the rows of a group are sampled, as in `Guarantee`.
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the groups are too few: raise ``InfeasibleGuarantee``, or keep every label.
     calibration : float, int or list, default 0.5
@@ -515,6 +520,11 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
         split: Split = "joint",
         per_class: bool = False,
         min_examples: int = 0,
+        new_tasks: int | None = None,
+        shift: float = 0.0,
+        dishonest: int = 0,
+        sampling: str = "any",
+        randomise: int | None = None,
         on_infeasible: str = "raise",
         calibration: Any = 0.5,
         prefit: bool = False,
@@ -645,7 +655,7 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         Fraction of new groups on which the miss rate may exceed ``epsilon``.
     delta : float or None
         Failure probability of the guarantee. None gives a guarantee in expectation.
-    split, min_examples : optional
+    split, min_examples, new_tasks, shift, dishonest, sampling, randomise : optional
         As in `MetaPSClassifier`.
     on_infeasible : {"raise", "trivial"}, default "raise"
         If the groups are too few, raise ``InfeasibleGuarantee`` or return infinite intervals.
@@ -688,6 +698,11 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         delta: float | None,
         split: Split = "joint",
         min_examples: int = 0,
+        new_tasks: int | None = None,
+        shift: float = 0.0,
+        dishonest: int = 0,
+        sampling: str = "any",
+        randomise: int | None = None,
         on_infeasible: str = "raise",
         calibration: Any = 0.5,
         prefit: bool = False,

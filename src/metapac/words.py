@@ -33,17 +33,14 @@ if TYPE_CHECKING:
 _SHOWN = 20  # classes listed in an explanation
 
 USE = (
-    "A list with several labels leaves the choice to a person. An empty list is no all-clear: no "
-    "label scored high enough, which for probabilities means that the model is torn between "
-    "labels. Treat it like a list of all labels."
+    "A set with several labels leaves the choice to a person. An empty set does not mean that all "
+    "is well: no label scored high enough, which for probabilities means that the model is torn "
+    "between labels. Treat it as a set of all labels."
 )
 _USE_INTERVAL = (
     "An interval says where the true number may lie, not where in it the number is likely to be."
 )
-_EMPTY_INTERVAL = (
-    " An empty interval is no all-clear: the two quantiles are too close together. Treat it like "
-    "one of all numbers."
-)
+_EMPTY_INTERVAL = " In an empty interval the two quantiles are too close together. Treat it as one of all numbers."
 
 
 _USE_LOSS = "The guarantee is for this threshold and lower ones, at which no more is lost."
@@ -87,7 +84,7 @@ def round_down(threshold: float, digits: int = 3) -> str:
 
 
 class Rule(NamedTuple):
-    """Which labels the lists keep, and what that rests on; for one class, or for all together."""
+    """Which labels the sets keep, and what that rests on; for one class, or for all together."""
 
     label: Any
     epsilon: float
@@ -119,12 +116,15 @@ def explain_guarantee(
     columns: Mapping[str, Any] | None = None,
     cluster: tuple[str, str] | None = None,
     drawn_rows: str = "",
+    *,
+    absent: int = 0,
+    free_shift: float | None = None,
 ) -> str:
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
     is_interval = hold_numbers(columns)
     is_average = averages_classes(g, columns)
-    miss, use = "a list without the right label", USE
+    miss, use = "a set without the true label", USE
     if hold_losses(columns):
         miss, use = "", _USE_LOSS
     elif is_interval:
@@ -145,16 +145,20 @@ def explain_guarantee(
         basis += f" They are one {words.unit} from each of {drawn.count_units(tasks)}."
         limits.append(f"for more {words.units} of these {several}: it is for {other} {several}")
     basis += f" {drawn_rows}" if drawn_rows else ""
-    single, whole = _describe_rates(words, g, is_risk=hold_losses(columns))
+    sure = describe_confidence(g.delta, drawn.count_units(tasks + absent), drawn.units)
+    sure += describe_dishonest(g, drawn, absent)
     share, beyond, draw = describe_share(g, words.unit, words.units, several), "", ""
     if (of_list := g.list_of_new_tasks) is not None:
-        beyond, counted = f"{drawn.units} that are not on the list", tasks * (not g.min_examples)
-        draw = describe_list_draw(of_list, drawn.units, counted)
+        beyond = f"{drawn.units} that are not on the list"
+        draw = describe_list_draw(of_list, drawn.units, (tasks + absent) * (not g.min_examples))
+    conditions = describe_conditions(about, drawn.units, g, draw, is_average=is_average)
+    conditions += describe_shift(g, drawn.units, free_shift)
+    single, whole = _describe_rates(words, g, is_risk=hold_losses(columns))
     return join_paragraphs(
         f"{basis} {describe_sets(words, rules[0], columns)}",
         _describe_claim(words, g, rules, share, miss),
-        f"{describe_confidence(g.delta, drawn.count_units(tasks), drawn.units)} {pool}",
-        describe_conditions(about, drawn.units, draw, is_average=is_average),
+        f"{sure} {pool}",
+        conditions,
         list_limits(words, single, whole, limits, beyond, is_average=is_average),
         use,
     )
@@ -179,11 +183,10 @@ def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Co
     """Return the guarantee of `PS` in plain words, and what it does not say."""
     words, rate = Words.from_context(about), percent(epsilon)
     drawn = words.count_examples(rule.examples or 0)
-    single = f"for any one {words.unit}: lists may miss far more often there"
+    single = f"for any one {words.unit}: sets may miss far more often there"
     return join_paragraphs(
         f"{_capital(words.model)} was calibrated on {drawn}. {describe_sets(words, rule, {})}",
-        f"Of new {words.examples} of the same kind, at most {rate} get a list without the right "
-        "label.",
+        f"Of new {words.examples} of the same kind, at most {rate} get a set without the true label.",
         describe_confidence(delta, drawn, words.examples),
         f"It holds only if these and the new {words.examples} are drawn at random from the same "
         "kind, if the model was not trained on any of them, and if its scores were fixed before.",
@@ -219,21 +222,21 @@ def describe_draw(words: Words, drawn: DrawnRows, unit: str, units: str) -> str:
 
 
 def describe_sets(words: Words, rule: Rule, columns: Mapping[str, Any], kept: str = "") -> str:
-    """Return which labels the lists hold, or how wide the intervals are."""
+    """Return which labels the sets hold, or how wide the intervals are."""
     if hold_losses(columns):
         shown = f"{round_down(rule.threshold)} (rounded down)"
         return f"For each new {words.example} it keeps what scores at least {shown}."
-    kind, little = "a list of labels", ""
+    kind, little = "a set of labels", ""
     if hold_numbers(columns):
         kind, kept = "an interval", describe_interval(rule.threshold, columns)
         little = "; hardly any true number is farther off, so the intervals rule out little"
     elif rule.label is not None:
         kept = "those whose score reaches the threshold of their class, rounded down here"
     elif rule.threshold == -math.inf:
-        kept = "all of them, whatever their scores, so the lists rule nothing out"
+        kept = "all of them, whatever their scores, so the sets rule nothing out"
     elif not kept:
         kept = f"those with a score of at least {round_down(rule.threshold)} (rounded down)"
-        little = "; hardly any score is lower, so the lists rule out little"
+        little = "; hardly any score is lower, so the sets rule out little"
     if rule.keeps_all and rule.threshold > -math.inf:
         kept += little
     return f"For each new {words.example} it gives {kind}: {kept}."
@@ -278,15 +281,15 @@ def _describe_claim(
 
 def _describe_class(words: Words, rule: Rule) -> str:
     """Return the guarantee of one class, its threshold, and what it rests on."""
-    kept = "always listed"
+    kept = "always in the set"
     if rule.threshold > -math.inf:
         lower = ", and hardly any is lower" if rule.keeps_all else ""
-        kept = f"listed if its score is at least {round_down(rule.threshold)}{lower}"
+        kept = f"in the set if its score is at least {round_down(rule.threshold)}{lower}"
     examples = "" if rule.examples is None else f", {words.count_examples(rule.examples)}"
     label = f"'{visible(str(rule.label))}'"
     return (
-        f"- Of the {words.examples} whose right label is {label}, at most {percent(rule.epsilon)} "
-        f"get a list without it. {label} is {kept} ({words.count_units(rule.tasks)}{examples})."
+        f"- Of the {words.examples} whose true label is {label}, at most {percent(rule.epsilon)} "
+        f"get a set without it. {label} is {kept} ({words.count_units(rule.tasks)}{examples})."
     )
 
 
@@ -314,8 +317,37 @@ def describe_pool(about: context.Context, tasks: int) -> str:
     )
 
 
+def describe_dishonest(g: Guarantee, words: Words, absent: int) -> str:
+    """Return how many tasks may have sent anything, or nothing."""
+    if not g.dishonest:
+        return ""
+    text = f" This holds whatever up to {g.dishonest} of them sent, but not if one of these"
+    text += f" {words.units} took part under several names."
+    silent = f" Among the {g.dishonest}: {words.count_units(absent)} that sent nothing."
+    return text + silent * bool(absent)
+
+
+def describe_shift(g: Guarantee, units: str, free: float | None) -> str:
+    """Return how many new tasks may come from elsewhere; nothing for a list, or if not known."""
+    if free is None or g.new_tasks is not None:
+        return ""
+    if free < _LEAST_SHIFT:
+        return (
+            f" There is no room for new {units} from elsewhere: if some are, calibrate with shift."
+        )
+    return f" It would still hold if up to {percent(free)} of new {units} came from elsewhere."
+
+
+_LEAST_SHIFT = 0.001  # less is not worth a sentence
+
+
 def describe_conditions(
-    about: context.Context, units: str, draw: str = "", *, is_average: bool = True
+    about: context.Context,
+    units: str,
+    g: Guarantee | None = None,
+    draw: str = "",
+    *,
+    is_average: bool = True,
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     words = Words.from_context(about)
@@ -329,10 +361,18 @@ def describe_conditions(
         training = f"The model was trained on {number} other {other} (compared by name)."
     elif about.training is not None:
         training = f"The model was trained on {visible(about.training)}."
+    mix, randomised = BALANCED * is_average, ""
+    if g is not None and g.sampling == "iid":
+        mix = " (one by one, at random from far more of them, not balanced by class)"
+        mix = mix.replace("not balanced by class", "class by class") if g.per_class else mix
+    if g is not None and g.randomise is not None:
+        randomised = f" Ranks were randomised by the seed {g.randomise}, which was fixed beforehand"
+        randomised += f" like the names of the {words.units}: other ones now are a second look."
     return (
         f"It holds only if {draw}, if their {words.examples} are sampled in the same way"
-        f"{BALANCED * is_average}, if the model was not trained on any of them, and if the scores "
-        f"and the number of {units} were fixed before anyone looked at results. {training}"
+        f"{mix}, if the model was not trained on any of them, and if the scores "
+        f"and the number of {units} were fixed before anyone looked at results. "
+        f"{training}{randomised}"
     )
 
 

@@ -335,7 +335,7 @@ def test_the_interval_of_an_accuracy_is_honest() -> None:
     assert sure.low == pytest.approx(0.025 ** (1 / 300))  # not one of 300 queries is wrong
     one = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 1})
     assert (one.low, one.high) == (0.0, 1.0)
-    assert str(one).endswith(" % (0.0 to 100.0 %, 1 task)")
+    assert str(one).endswith("% (0.0 to 100.0%, 1 task)")
     # 200 intervals at 95 %: fewer than 165 cover with probability 2e-9 if each does so with 0.95.
     truth = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 4000, "rng": 99}).value
     covered = 0

@@ -131,8 +131,8 @@ def test_no_deployed_score_is_below_the_calibrated_one(seed: int, kind: str, bac
 class Flattened(ProtoNet):
     """A subclass that adapts in its own way."""
 
-    def adapt(self, support_x: Any, support_y: Any, *, classes: int | None = None) -> Any:
-        return super().adapt(np.zeros_like(support_x), support_y, classes=classes)
+    def adapt(self, support_x: Any, support_y: Any, **options: Any) -> Any:
+        return super().adapt(np.zeros_like(support_x), support_y, **options)
 
 
 def test_a_subclass_is_scored_as_it_adapts() -> None:

@@ -31,11 +31,11 @@ from metapac.fewshot import (
     summarise,
 )
 from metapac.fewshot.quantile_predictor import QuantilePredictor
+from metapac.fewshot.scoring import describe_learner
 from metapac.fewshot.study import pool_study
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.pool_study import (
     count_tasks,
-    describe_learner,
     describe_pool,
 )
 from tests.helpers.refusals import assert_refused

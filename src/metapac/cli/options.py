@@ -65,6 +65,18 @@ class GuaranteeOptions(Guarantee):
         Number of tasks in a finite list that are not calibrated on, such as 20 other hospitals. Of
         these, at most a fraction alpha, rounded down, may exceed epsilon. No distribution of tasks
         is assumed, only that the calibration tasks were drawn at random from the whole list.
+    shift
+        By how much the share of new tasks that exceed the miss rate may be larger than among tasks
+        like those of the calibration, because some come from elsewhere, such as 0.02.
+    dishonest
+        Number of calibration tasks whose thresholds may be anything, whoever sends them.
+    sampling
+        How the examples of a task are sampled. 'any': independently, be it i.i.d., balanced by
+        class or without replacement. 'iid': i.i.d., for smaller sets if tasks are small. 'capped'
+        is the rule of version 0.2.0.
+    randomise
+        Seed of randomised ranks within tasks, fixed beforehand, for smaller sets if tasks are
+        small. Another seed after looking is a second look.
     """
 
 
@@ -265,9 +277,11 @@ def _shared_options() -> None:
 
     Parameters
     ----------
-    epsilon, alpha, min_examples, threads : NUMBER
+    epsilon, alpha, min_examples, shift, dishonest, threads : NUMBER
     delta : NUMBER|none
     split : NAME|NUMBER
+    sampling : any|iid|capped
+    randomise : SEED
     on_infeasible : raise|trivial
         What to do if there are too few data: stop with an error, or keep every label (infinite
         intervals for numbers).

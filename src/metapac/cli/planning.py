@@ -25,10 +25,12 @@ from metapac.context import Context
 from metapac.errors import InvalidInput
 from metapac.exploration import ALPHAS, EPSILONS, Outlook, draw_pilot_tasks, read_pilot
 from metapac.federated import count_liars
+from metapac.guarantee import drop_defaults
 from metapac.planning import Plan, find_supported, min_tasks_over_levels, plan_half
 
 # A table with fewer tasks spares none as pilot tasks unless asked, and none spares more than these.
 _LEAST_TASKS, _MOST_PILOT = 40, 50
+_DECLARED = "shift dishonest sampling randomise"
 _COLUMNS = "task label columns classes within id prediction y scale lower upper"
 
 
@@ -51,6 +53,10 @@ def plan(
     min_examples: int = 0,
     new_tasks: int | None = None,
     list_: Annotated[int | None, Field("NUMBER")] = None,
+    shift: float = 0.0,
+    dishonest: int = 0,
+    sampling: str = "any",
+    randomise: int | None = None,
     allow: Sequence[str] = (),
     columns: Annotated[Columns, _COLUMNS],
     pilot: Annotated[str | None, Field("NUMBER|all|TABLE")] = None,
@@ -105,6 +111,8 @@ def plan(
     list_
         Number of tasks on a finite list: how many of them to draw and label, for a guarantee for
         the others. Needs the levels.
+    shift, dishonest, sampling, randomise
+        As in 'metapac calibrate'.
     pilot
         Tasks whose scores are looked at: how many to draw, or 'all' of the table, or another table.
         By default a fifth of the tasks, at most 50, if there are 40 or more; 0 for none.
@@ -157,6 +165,8 @@ def plan(
     levels = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
     given = {name: text for name, text in levels.items() if text is not None}
     more: dict[str, Any] = {"min_examples": min_examples}
+    declared = {"shift": shift, "dishonest": dishonest, "sampling": sampling}
+    more |= drop_defaults({**declared, "randomise": randomise})
     if scores is not None and looks:
         own = {**more, **_parse_grid(given), "allow": allow, "n_tasks": n_tasks}
         outlook = _look(scores, columns, reading, pilot, output, plot, **own)
@@ -318,7 +328,8 @@ def _next_command(
     best, delta = outlook.recommended, outlook.main.delta
     if best is None:
         return []
-    shared = {*_COLUMNS.split(), "min_examples", *(field.name for field in fields(ReadingOptions))}
+    shared = {*_COLUMNS.split(), "min_examples", *_DECLARED.split()}
+    shared |= {field.name for field in fields(ReadingOptions)}
     table = map(shlex.quote, context.params["scores"])
     words = ["metapac calibrate", "TABLE" if pilot == "all" else " ".join(table)]
     for param in context.command.params:
@@ -386,6 +397,10 @@ def explore(
     delta: float | None = 0.05,
     tasks: int | None = None,
     min_examples: int = 0,
+    shift: float = 0.0,
+    dishonest: int = 0,
+    sampling: str = "any",
+    randomise: int | None = None,
     per_class: bool = False,
     allow: Sequence[str] = (),
     reading: ReadingOptions,
@@ -419,6 +434,8 @@ def explore(
     min_examples
         Leave out tasks with fewer examples (with a threshold per class, of the class), as 'metapac
         calibrate' does.
+    shift, dishonest, sampling, randomise
+        As in 'metapac calibrate'.
     per_class
         Changes nothing: both are always shown.
     output
@@ -436,6 +453,8 @@ def explore(
         raise InvalidInput(f"{rule}.", parameter=("label", "prediction"))
     grid = {"epsilon": _parse_levels("epsilon", epsilon), "alpha": _parse_levels("alpha", alpha)}
     more: dict[str, Any] = {"min_examples": min_examples, "allow": allow, "delta": delta}
+    declared = {"shift": shift, "dishonest": dishonest, "sampling": sampling}
+    more |= drop_defaults({**declared, "randomise": randomise})
     more["n_tasks"] = None if tasks is None else as_whole_number("tasks", tasks)
     outlook = _look(scores, columns, reading, "all", output, plot, **grid, **more)
     assert outlook is not None

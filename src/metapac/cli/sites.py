@@ -80,6 +80,8 @@ def combine(
     *,
     output: Path,
     on_infeasible: str = "raise",
+    dishonest: int | None = None,
+    invited: int | None = None,
     context: ContextOptions,
     allow: Sequence[str] = (),
     json: bool = False,
@@ -99,13 +101,26 @@ def combine(
         Files written by 'metapac site', or globs or folders of them.
     output
         Promise file to write.
+    dishonest
+        Number of sites that the guarantee survives whatever they send, fixed beforehand. By default
+        what the sites agreed on, usually 0.
+    invited : NUMBER
+        Number of sites that were asked. Those that did not answer count among --dishonest. By
+        default all of them answered.
     """
     about = context.read()
     files = [file for path in sites for file in _site_files(path)]
     check_not_input(output, files)
     check_replaceable(output, predictors.FORMAT)
     with defer_remarks():
-        predictor = combine_sites(files, on_infeasible=on_infeasible, context=about, allow=allow)
+        predictor = combine_sites(
+            files,
+            on_infeasible=on_infeasible,
+            dishonest=dishonest,
+            invited=invited,
+            context=about,
+            allow=allow,
+        )
     predictor.save(output)
     print_calibrated(predictor, output, as_json=json, dishonest=summarise_liars(predictor))
     if not json:

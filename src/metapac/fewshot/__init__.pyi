@@ -23,6 +23,8 @@ from metapac.fewshot.learners.vectors import LogisticLearner as LogisticLearner
 from metapac.fewshot.learners.vectors import PrototypeLearner as PrototypeLearner
 from metapac.fewshot.learners.vectors import RidgeLearner as RidgeLearner
 from metapac.fewshot.meta_cp import MetaCP as MetaCP
+from metapac.fewshot.offset import TaskOffset as TaskOffset
+from metapac.fewshot.offset import load_offset as load_offset
 from metapac.fewshot.pools import ClassPool as ClassPool
 from metapac.fewshot.pools import DomainPool as DomainPool
 from metapac.fewshot.pools import GroupPool as GroupPool
@@ -33,6 +35,7 @@ from metapac.fewshot.prompts import InContextLearner as InContextLearner
 from metapac.fewshot.prompts import read_samples as read_samples
 from metapac.fewshot.reproduce.figures import draw_images_with_sets as draw_images_with_sets
 from metapac.fewshot.scoring import accuracy as accuracy
+from metapac.fewshot.scoring import fit_offset as fit_offset
 from metapac.fewshot.scoring import fit_temperature as fit_temperature
 from metapac.fewshot.scoring import score_examples as score_examples
 from metapac.fewshot.scoring import score_tasks as score_tasks

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 # nothing beside it. Widths from 1 to 1600 were tried.
 BATCH = 16
 
+# Refinement of prototypes by unlabelled examples: rounds of soft k-means (Ren et al. 2018), and the
+# weight of an unlabelled example beside a support example.
+ROUNDS, WEIGHT = 3, 0.3
+
 
 class Scorer(Protocol):
     """A model adapted to one task."""
@@ -59,7 +63,9 @@ class Learner(Protocol):
     """Anything that adapts to a task with a few labelled examples.
 
     A learner whose scorers do not return probabilities says so by an attribute ``outputs``:
-    "logits" or "scores", as in `CallableLearner`.
+    "logits" or "scores", as in `CallableLearner`. One that can use unlabelled examples of the task
+    says so by a parameter of ``adapt`` of the name ``unlabelled``, None by default; no other
+    learner is given any.
 
     Examples
     --------
@@ -89,22 +95,41 @@ class Learner(Protocol):
 
 
 def adapt_learner(
-    learner: Learner, support_x: Any, support_y: Any, *, classes: int | None = None
+    learner: Learner,
+    support_x: Any,
+    support_y: Any,
+    *,
+    classes: int | None = None,
+    unlabelled: Any = None,
 ) -> Scorer:
-    """Adapt a learner to a task, with the number of labels if its ``adapt`` takes it."""
-    adapt = getattr(learner, "adapt", None)
+    """Adapt a learner to a task; what its ``adapt`` does not take beside x and y is left out."""
+    adapt: Any = getattr(learner, "adapt", None)
     if isinstance(learner, type) or not callable(adapt):
         raise InvalidInput(f"the learner must have a method adapt(x, y), got {brief(learner)}.")
-    try:
-        takes = inspect.signature(adapt).parameters.values()
-        takes_classes = any(p.name == "classes" or p.kind is p.VAR_KEYWORD for p in takes)
-    except (TypeError, ValueError):  # compiled code, which may not tell
-        takes_classes = True
-    scorer: Scorer = adapt(support_x, support_y, **({"classes": classes} if takes_classes else {}))
+    given = {"classes": classes} | ({} if unlabelled is None else {"unlabelled": unlabelled})
+    taken = accepted_options(learner) & given.keys()
+    scorer: Scorer = adapt(support_x, support_y, **{name: given[name] for name in taken})
     if not hasattr(scorer, "predict_proba"):
         name = f"{type(learner).__name__}.adapt"
         raise InvalidInput(f"{name} must return what has predict_proba(x), got {brief(scorer)}.")
     return scorer
+
+
+def accepted_options(learner: Learner) -> set[str]:
+    """Return which of ``classes`` and ``unlabelled`` the ``adapt`` of a learner takes."""
+    try:
+        takes = inspect.signature(learner.adapt).parameters
+    except (TypeError, ValueError):  # compiled code, which may not tell
+        return {"classes"}
+    options = {"classes", "unlabelled"}
+    return options if any(p.kind is p.VAR_KEYWORD for p in takes.values()) else options & {*takes}
+
+
+def check_uses_unlabelled(learner: Learner) -> None:
+    """Raise if a learner ignores unlabelled examples, for those who ask for them."""
+    if "unlabelled" not in accepted_options(learner):
+        text = f"unlabelled does not apply to {type(learner).__name__}, which adapts to labelled"
+        raise InvalidInput(f"{text} examples alone. Leave it out.", parameter="unlabelled")
 
 
 def as_support_set(support_x: Any, support_y: Any, classes: int | None) -> tuple[Counts, int]:

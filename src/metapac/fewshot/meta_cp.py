@@ -147,7 +147,7 @@ def explain_average(over: str, epsilon: float, delta: float, rule: Rule, about: 
     terms, tasks = Words.from_context(about), rule.tasks
     averaged, drawn = f"new {terms.units} of the same kind", terms.count_units(tasks)
     own = f"those whose score reaches the threshold of the {terms.unit}"
-    worse = f"it is an average, and lists may miss far more often at some {terms.units}"
+    worse = f"it is an average, and sets may miss far more often at some {terms.units}"
     share = f"{percent(epsilon)} is a share of all {terms.examples}"
     if over == "examples":
         averaged += f" and over many such calibrations, each with other {terms.units}"
@@ -155,8 +155,8 @@ def explain_average(over: str, epsilon: float, delta: float, rule: Rule, about: 
     return words.join_paragraphs(
         f"{words.describe_basis(terms, tasks, [rule])} "
         f"{words.describe_sets(terms, rule, {}, kept=own)}",
-        f"Averaged over {averaged}, at most {percent(epsilon)} of the {terms.examples} get a list "
-        "without the right label.",
+        f"Averaged over {averaged}, at most {percent(epsilon)} of the {terms.examples} get a set "
+        "without the true label.",
         f"{words.describe_confidence(delta, drawn, terms.units)} "
         f"{words.describe_pool(about, tasks)}",
         words.describe_conditions(about, terms.units),

@@ -37,6 +37,15 @@ class Drawing:
     score : NAME
         Score function: probability, log_probability, margin, cumulative or raw (the outputs as they
         are).
+    unlabelled : NUMBER
+        Unlabelled examples of a task, divided evenly over its classes, to which prototypes adapt.
+        They are not scored; of new examples, so many are taken at random.
+    offset : FILE
+        Score log-probabilities minus what unlabelled examples make expect of a task. The offset is
+        read from this file or, if there is none, fitted and written: to validation tasks of a run,
+        or to a third of the calibration classes (or groups), from which no task is drawn then.
+    epsilon : NUMBER
+        Miss rate that an offset is fitted for. By default 0.1.
     rng : SEED
         Random seed.
     """
@@ -47,6 +56,9 @@ class Drawing:
     shots: Choice | None = None
     queries: Choice | None = None
     score: str = "probability"
+    unlabelled: int = 0
+    offset: Path | None = None
+    epsilon: float | None = None
     rng: int = 0
 
 
@@ -234,6 +246,8 @@ class StudyTasks:
         New tasks in a draw. By default 50, or each test group once.
     score : NAME
         Score function: probability, log_probability, margin or cumulative. By default probability.
+    unlabelled : NUMBER
+        Unlabelled examples of a task, divided evenly over its classes, to which prototypes adapt.
     """
 
     ways: int = 5
@@ -244,6 +258,7 @@ class StudyTasks:
     tasks: int | None = None
     tests: int | None = None
     score: str | None = None
+    unlabelled: int = 0
 
 
 POOLS = ("train", "validation", "calibration", "test")

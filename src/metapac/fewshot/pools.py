@@ -54,11 +54,13 @@ class _Plan(NamedTuple):
     queries: tuple[int, ...]  # empty: all the rest of a group, and drawn as 0
     prefix: str | None  # of the names of the tasks
     in_order: bool  # every group or domain once
+    unlabelled: int = 0  # of a task, divided over its classes
 
     @property
     def largest(self) -> int:
         """Number of examples of a class or group that the largest task needs."""
-        return max(self.shots) + max(self.queries, default=1)
+        unlabelled = -(-self.unlabelled // min(self.ways))
+        return max(self.shots) + max(self.queries, default=1) + unlabelled
 
     def draw(self, rng: np.random.Generator) -> tuple[int, ...]:
         """Return the ways, shots and queries of one task; one choice takes no random number."""
@@ -121,6 +123,23 @@ def _draw_positions(positions: Counts, count: int, rng: np.random.Generator) -> 
     return positions[rng.choice(len(positions), count, replace=False)]
 
 
+def _draw_others(
+    members: Sequence[Counts], drawn: Sequence[Counts], count: int, rng: np.random.Generator
+) -> Counts:
+    """Return further examples of some classes, equally many of each, in random order.
+
+    A generator of their own draws them, so that ``rng`` goes on as if there were none.
+    """
+    (own,) = rng.spawn(1)
+    sizes = np.bincount(np.arange(count) % len(members), minlength=len(members))
+    others = []
+    for some, known, n in zip(members, drawn, sizes.tolist(), strict=True):
+        is_left = np.ones(len(some), dtype=bool)
+        is_left[np.searchsorted(some, known)] = False
+        others.append(_draw_positions(some[is_left], n, own))
+    return np.asarray(own.permutation(np.concatenate(others)))
+
+
 class _Classes(NamedTuple):
     """Classes that few-shot tasks are drawn from: those of a pool, or of one of its domains."""
 
@@ -128,10 +147,13 @@ class _Classes(NamedTuple):
     positions: list[Counts]
     matrix: Counts | None = None  # the positions, (classes, size), if all rows are to be shuffled
 
-    def draw(self, sizes: tuple[int, ...], rngs: _Rngs, **fields: Any) -> TaskBatch:
+    def draw(
+        self, sizes: tuple[int, ...], rngs: _Rngs, unlabelled: int = 0, **fields: Any
+    ) -> TaskBatch:
         """Return a task for each generator, all with these ways, shots and queries."""
         ways, shots, queries = sizes
         count, labels = len(rngs), np.arange(ways)
+        others = np.empty((count, unlabelled), np.int64)
         drawn = np.empty((count, ways, shots + queries), np.int64)
         chosen = [rng.choice(len(self.names), ways, replace=False) for rng in rngs]
         classes = np.array(chosen, np.int64).reshape(count, ways)
@@ -139,6 +161,9 @@ class _Classes(NamedTuple):
         def fill(start: int) -> None:
             rows = slice(start, start + step)
             drawn[rows] = self._draw_examples(classes[rows], shots + queries, rngs[rows])
+            for i in range(*rows.indices(count)) if unlabelled else ():
+                members = [self.positions[c] for c in classes[i]]
+                others[i] = _draw_others(members, drawn[i], unlabelled, rngs[i])
 
         step = max(1, min(_ROWS, _NUMBERS // (ways * max(map(len, self.positions)))))
         if count <= step:
@@ -153,6 +178,7 @@ class _Classes(NamedTuple):
             query_y=np.broadcast_to(labels.repeat(queries), (count, ways * queries)),
             classes=ways,
             class_names=np.array(self.names, object)[classes],
+            unlabelled=others if unlabelled else None,
             **fields,
         )
 
@@ -189,7 +215,12 @@ class _Pool:
         return {self.unit: len(self.names), "example": self.x.shape[0]}
 
     def _tasks(
-        self, count: int | None, sizes: Sequence[Choice | None], rng: Seed, name: str | None
+        self,
+        count: int | None,
+        sizes: Sequence[Choice | None],
+        rng: Seed,
+        name: str | None,
+        unlabelled: int,
     ) -> DrawnTasks:
         """Return tasks after checking that all are possible; those of groups have no ways."""
         total = len(self.names) if count is None else as_whole_number("count", count, minimum=0)
@@ -201,6 +232,7 @@ class _Pool:
             () if is_rest else _as_choices("queries", queries),
             prefix=name,
             in_order=count is None,
+            unlabelled=as_whole_number("unlabelled", unlabelled, minimum=0),
         )
         if ways is not None and 0 in plan.shots and max(plan.shots) > 0:
             raise InvalidInput(f"shots must not mix 0 and others: {shots}.", parameter="shots")
@@ -230,7 +262,10 @@ class _Pool:
 def _check_sizes(unit: str, members: Iterable[tuple[Any, Counts]], plan: _Plan) -> None:
     small = [f"{name!r} with {len(rows)}" for name, rows in members if len(rows) < plan.largest]
     if small:
-        needed = f"shots + {'queries' if plan.queries else 1} = {plan.largest} examples"
+        names = f"shots + {'queries' if plan.queries else 1}"
+        if plan.unlabelled:
+            names += f" + unlabelled{' / ways' * (max(plan.ways) > 1)}"
+        needed = f"{names} = {plan.largest} examples"
         message = f"each {unit} must have at least {needed}, got {listed(small)}. Leave those out."
         raise InvalidInput(message, parameter=("shots", "queries"))
 
@@ -294,6 +329,7 @@ class ClassPool(_Pool):
         queries: Choice,
         rng: Seed,
         name: str | None = None,
+        unlabelled: int = 0,
     ) -> DrawnTasks:
         """Return independent tasks, each drawn when it is accessed.
 
@@ -314,6 +350,9 @@ class ClassPool(_Pool):
         name : str, optional
             Prefix of their names, by default that of the pool. Tasks of several calls need
             different prefixes to be scored together.
+        unlabelled : int, default 0
+            Number of unlabelled examples of a task, divided evenly over its classes and in random
+            order. They are drawn last: support and queries of a seed do not depend on the number.
 
         Returns
         -------
@@ -321,7 +360,8 @@ class ClassPool(_Pool):
             Labels are 0 to ``classes - 1``; examples are ordered by label.
         """
         count = as_whole_number("count", count, minimum=0)
-        return self._tasks(count, (ways, shots, queries), rng, self.name if name is None else name)
+        name = self.name if name is None else name
+        return self._tasks(count, (ways, shots, queries), rng, name, unlabelled)
 
     def _check_plan(self, plan: _Plan) -> None:
         if (ways := max(plan.ways)) > (most := len(self.names)):
@@ -331,7 +371,7 @@ class ClassPool(_Pool):
 
     def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
         name, sizes = f"{plan.prefix}-{i}", plan.draw(rng)
-        (task,) = self._classes.draw(sizes, [rng], names=[name], x=self.x)
+        (task,) = self._classes.draw(sizes, [rng], plan.unlabelled, names=[name], x=self.x)
         if self.transform is None:
             return task
         (ways, shots, queries), transform = sizes, self.transform(rng)
@@ -341,6 +381,9 @@ class ClassPool(_Pool):
         changes: Any = {"support": places[:, :shots].ravel(), "query": places[:, shots:].ravel()}
         changes |= {"name": f"{name}: {transform_name(transform)}"}
         x = apply_transform(transform, self.x[rows], rng)
+        if task.unlabelled is not None:
+            x = np.concatenate([x, apply_transform(transform, task.unlabelled_x, rng)])
+            changes["unlabelled"] = np.arange(len(rows), len(x))
         return Task.unchecked(**vars(task) | changes | {"x": x})
 
     def _draw_tasks(self, plan: _Plan, rngs: Sequence[np.random.Generator]) -> Sequence[Task]:
@@ -348,7 +391,7 @@ class ClassPool(_Pool):
             return super()._draw_tasks(plan, rngs)
         names = [f"{plan.prefix}-{i}" for i in range(len(rngs))]
         sizes = tuple(size for (size,) in plan[:3])
-        return self._classes.draw(sizes, rngs, names=names, x=self.x)
+        return self._classes.draw(sizes, rngs, plan.unlabelled, names=names, x=self.x)
 
 
 class GroupPool(_Pool):
@@ -403,6 +446,7 @@ class GroupPool(_Pool):
         queries: Choice | None = None,
         rng: Seed,
         name: str | None = None,
+        unlabelled: int = 0,
     ) -> Sequence[Task]:
         """Return every group once, or groups drawn independently with replacement.
 
@@ -421,6 +465,8 @@ class GroupPool(_Pool):
             Seed.
         name : str, optional
             Prefix of their names, as in ``"name-ohio"``; none by default. See `ClassPool.tasks`.
+        unlabelled : int, default 0
+            Number of unlabelled examples of a task, drawn last from the group, at random.
 
         Returns
         -------
@@ -428,16 +474,19 @@ class GroupPool(_Pool):
             Each is drawn when it is accessed, and has the name of its group; with ``count``, a
             number is added, as in ``"ohio#3"``.
         """
-        return self._tasks(count, (None, shots, queries), rng, name)
+        return self._tasks(count, (None, shots, queries), rng, name, unlabelled)
 
     def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
         _, shots, queries = plan.draw(rng)
         group, name = plan.draw_unit(i, self.names, rng)
         members = self.positions[group]
         drawn = _draw_positions(members, shots + queries if queries else len(members), rng)
-        support, query = np.split(drawn, [shots])
-        parts = {"support": support, "support_y": self.y[support]}
+        if plan.unlabelled and queries:
+            drawn = np.append(drawn, _draw_others([members], [drawn], plan.unlabelled, rng))
+        support, query, others = np.split(drawn, [shots, len(drawn) - plan.unlabelled])
+        parts: dict[str, Any] = {"support": support, "support_y": self.y[support]}
         parts |= {"query": query, "query_y": self.y[query]}
+        parts |= {"unlabelled": others if len(others) else None}
         shared = {"x": self.x, "classes": self.classes, "columns": self.columns}
         return Task.unchecked(name=name, **parts, **shared)
 
@@ -497,6 +546,7 @@ class DomainPool(_Pool):
         queries: Choice,
         rng: Seed,
         name: str | None = None,
+        unlabelled: int = 0,
     ) -> Sequence[Task]:
         """Return one task of each domain, or tasks of domains drawn with replacement.
 
@@ -510,13 +560,15 @@ class DomainPool(_Pool):
             Seed.
         name : str, optional
             Prefix of their names, as in ``"name-Greek#3"``; none by default. See `ClassPool.tasks`.
+        unlabelled : int, default 0
+            Number of unlabelled examples of a task, as in `ClassPool.tasks`.
 
         Returns
         -------
         sequence of Task
             Each is drawn when it is accessed; ``task.domain`` is its domain.
         """
-        return self._tasks(count, (ways, shots, queries), rng, name)
+        return self._tasks(count, (ways, shots, queries), rng, name, unlabelled)
 
     def as_class_pool(self) -> ClassPool:
         """Return a pool of all classes whose tasks mix domains, for training.
@@ -551,7 +603,7 @@ class DomainPool(_Pool):
     def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
         number, name = plan.draw_unit(i, self.names, rng)
         fields = {"names": [name], "x": self.x, "domain": self.names[number]}
-        (task,) = self._inside[number].draw(plan.draw(rng), [rng], **fields)
+        (task,) = self._inside[number].draw(plan.draw(rng), [rng], plan.unlabelled, **fields)
         return task
 
 

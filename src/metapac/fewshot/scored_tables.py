@@ -10,16 +10,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac._common import PathLike, Progress, check_one_of, ignore_progress, listed, require, warn
+from metapac import artefact
+from metapac._common import (
+    PathLike,
+    Progress,
+    brief,
+    check_one_of,
+    ignore_progress,
+    listed,
+    require,
+    warn,
+)
 from metapac.errors import InvalidInput, keyword
-from metapac.fewshot.adapters import as_score_function
+from metapac.fewshot.adapters import as_score_function, check_uses_unlabelled
 from metapac.fewshot.datasets.images import image_files, image_folder, read_images
 from metapac.fewshot.datasets.pools import load_run_pools, read_run
 from metapac.fewshot.learners.vectors import build_vector_learner
+from metapac.fewshot.offset import EPSILON, load_offset
 from metapac.fewshot.options import Drawing, Embeddings, NewExamples, Run, SampleLogs, reject_given
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.prompts import name_model, read_samples
-from metapac.fewshot.scoring import fit_temperature, score_examples, tabulate
+from metapac.fewshot.scoring import (
+    describe_learner,
+    fit_offset,
+    fit_temperature,
+    score_examples,
+    tabulate,
+)
 from metapac.fewshot.tasks import Choice, class_reuse, count_noun
 from metapac.fewshot.tensors import data_checksum
 from metapac.fewshot.vectors import Vectors, read_examples, read_vectors
@@ -77,6 +94,7 @@ class Model(NamedTuple):
         """Return the provenance of its scores; the size of a task is part of the model's name."""
         numbers = {name: _show_choice(shape[name]) for name in ("ways", "shots") if name in shape}
         sizes = [f"{x} {name[: len(name) - (x == '1')]}" for name, x in numbers.items()]
+        sizes += [f"{shape['unlabelled']} unlabelled"] if "unlabelled" in shape else []
         columns = {key: name for name, key in _COLUMNS.items() if name in table}
         name, details = ", ".join([self.name, *sizes]), {**self.details, **facts}
         return Provenance(model=name, score=str(score), columns=columns, details=details)
@@ -130,7 +148,7 @@ def _score_pool_of_run(
         model.details["trained_on"] = seen
     else:
         model.details["training"] = f"{len(seen)} other classes, as the run records"
-    return score_pool(model, pools[name], drawing, progress=progress)
+    return score_pool(model, pools[name], drawing, pools.get("validation"), progress=progress)
 
 
 def load_run_learner(source: PathLike, device: str | None) -> tuple[dict[str, Any], Any, str, str]:
@@ -198,8 +216,10 @@ def _score_vectors(
 ) -> ScoredTable:
     """Score tasks drawn from all classes or groups of a file, or from half of them."""
     check_one_of("pool", model.details["pool"], ("all", "calibration", "test"))
+    is_fitted = is_fitted or drawing.offset is not None
     pool, rows = _make_pool(vectors, model.details["pool"], is_fitted=is_fitted)
-    table, provenance, notes = score_pool(model, pool, drawing, progress=progress)
+    held_out = _make_pool(vectors, "validation")[0] if is_fitted else None
+    table, provenance, notes = score_pool(model, pool, drawing, held_out, progress=progress)
     table = {**table, "example": rows[table["example"]]}
     if vectors.groups is not None:  # labels mean the same in all tasks
         table["label"] = vectors.names[table["label"]]
@@ -211,7 +231,7 @@ def _score_vectors(
 def _fit_temperature(learner: Any, vectors: Vectors, drawing: Drawing) -> tuple[float, str]:
     """Return a temperature fitted on validation classes, rounded as printed, and a note on it."""
     pool, _ = _make_pool(vectors, "validation")
-    shape = _choose_shape(pool.unit, drawing)
+    shape = _choose_shape(pool.unit, replace(drawing, unlabelled=0))
     pool, _ = leave_out_small(pool, shape)
     drawn = pool.tasks(None if pool.unit == "group" else _FIT_TASKS, **shape, rng=0)
     temperature = float(f"{fit_temperature(learner, drawn).temperature:.3g}")
@@ -261,11 +281,55 @@ def score_logs(
     return ScoredTable(table, provenance, notes)
 
 
+def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[Any, list[str]]:
+    """Return the score function, with an offset that is read or fitted, and a note on the offset.
+
+    Without a pool of held-out classes or groups the offset can only be read.
+    """
+    function, file = as_score_function(drawing.score), drawing.offset
+    if file is None:
+        reject_given(drawing, "scores without an offset", ("epsilon",))
+        if drawing.unlabelled:
+            check_uses_unlabelled(model.learner)
+        return function, []
+    if not drawing.unlabelled:
+        text = "offset needs unlabelled examples of the tasks. Pass, say, --unlabelled 100."
+        raise InvalidInput(text, parameter="unlabelled")
+    if drawing.score not in ("probability", "log_probability"):
+        raise InvalidInput("score must be log_probability with an offset.", parameter="score")
+    if file.exists():
+        offset, learner = load_offset(file), describe_learner(model.learner)
+        if offset.learner != artefact.as_json("learner", learner):
+            text = f"{file} was fitted for another learner, {brief(offset.learner)}"
+            raise InvalidInput(f"{text}. Pass the name of a new file.", parameter="offset")
+        if drawing.epsilon not in (None, offset.epsilon):
+            text = f"epsilon must be {offset.epsilon}, for which {file} was fitted"
+            raise InvalidInput(f"{text}, got {drawing.epsilon}.", parameter="epsilon")
+        return offset, [f"The offset is that of {file}."]
+    if held_out is None:
+        text = f"there is no offset in {file}, and none can be fitted. Score the calibration tasks"
+        raise InvalidInput(f"{text} first, with the same offset.", parameter="offset")
+    shape = _choose_shape(held_out.unit, drawing, model.sizes)
+    pool, _ = leave_out_small(held_out, shape)
+    drawn = pool.tasks(_FIT_TASKS, **shape, rng=0)
+    offset = fit_offset(model.learner, drawn, epsilon=drawing.epsilon or EPSILON)
+    offset.save(file)
+    units = "groups" if pool.unit == "group" else "classes"
+    note = f"The offset is fitted on {len(pool.names)} {units}, from which no task is drawn"
+    return offset, [f"{note}, and written to {file}."]
+
+
 def score_pool(
-    model: Model, pool: Any, drawing: Drawing, *, progress: Progress = ignore_progress
+    model: Model,
+    pool: Any,
+    drawing: Drawing,
+    held_out: Any = None,
+    *,
+    progress: Progress = ignore_progress,
 ) -> ScoredTable:
     """Draw tasks from a pool and score them."""
-    function, is_group = as_score_function(drawing.score), pool.unit == "group"
+    is_group = pool.unit == "group"
+    function, notes = choose_score(model, drawing, held_out)
     shape = _choose_shape(pool.unit, drawing, model.sizes)
     pool, left_out = leave_out_small(pool, shape)
     # Tasks of another seed have other names, so that they are not taken for those of this one.
@@ -282,7 +346,8 @@ def score_pool(
     if reuse is not None and reuse.per_class > 1:
         facts["drawn_from"] = f"{len(pool.names)} classes"
     provenance = model.describe(table, function, shape, facts)
-    return ScoredTable(table, provenance, () if reuse is None else (reuse.describe(),))
+    notes += [] if reuse is None else [reuse.describe()]
+    return ScoredTable(table, provenance, tuple(notes))
 
 
 def _accuracy(table: Mapping[str, Any]) -> float:
@@ -297,6 +362,7 @@ def _choose_shape(unit: str, drawing: Drawing, sizes: dict[str, Any] | None = No
     """Return ways, shots and queries of tasks: those given, otherwise the defaults."""
     defaults = _SHAPE | (sizes or {})
     given = {name: x for name in _SHAPE if (x := getattr(drawing, name)) is not None}
+    given |= {"unlabelled": drawing.unlabelled} if drawing.unlabelled else {}
     if unit != "group":
         return defaults | given
     if "ways" in given:
@@ -313,13 +379,17 @@ def _show_choice(choice: Choice) -> str:
 
 def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]]:
     """Leave out classes or groups with too few examples for a task, with a warning."""
-    shots, ways = int(np.max(shape["shots"])), int(np.max(shape.get("ways", 1)))
+    ways = int(np.max(shape.get("ways", 1)))
+    others = -(-shape.get("unlabelled", 0) // int(np.min(shape.get("ways", 1))))
+    shots = int(np.max(shape["shots"])) + others  # none of which is scored
     needed = shots + int(np.max(shape["queries"] or 1))
     sizes = dict(zip(pool.names, map(len, pool.positions), strict=True))
     small = [name for name, size in sizes.items() if size < needed]
     if not small:
         return pool, []
     noun = ("class", "es") if pool.unit == "class" else ("group", "s")
+    sizes_named = f"shots + {'queries' if shape['queries'] else 1}"
+    sizes_named += " + unlabelled ones of each class" * (others > 0)
     count = len(sizes) - len(small)
     if count < ways <= len(sizes):  # with too few classes of any size, the pool says so
         remedy, spare = "Lower shots", most_queries(pool, ways, shots)
@@ -327,13 +397,12 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
             remedy = f"Pass {keyword('queries', spare)} or fewer"
         elif count > 1:
             remedy = f"Pass {keyword('ways', count)} or fewer"
-        end = "queries" if shape["queries"] else 1
-        text = f"a task needs {count_noun(ways, *noun)} with at least shots + {end} = {needed}"
+        text = f"a task needs {count_noun(ways, *noun)} with at least {sizes_named} = {needed}"
         text = f"{text} examples, got {count} in {pool.name}. {remedy}."
         raise InvalidInput(text, parameter=("shots", "queries"))
     found = listed([f"{name!r} with {sizes[name]}" for name in small])
     text = f"left out {count_noun(small, *noun)} of {pool.name} with fewer than {needed} examples"
-    warn(f"{text}, the shots + queries of a task: {found}.")
+    warn(f"{text}, the {sizes_named} of a task: {found}.")
     large = copy.copy(pool)
     large.names = [name for name, size in sizes.items() if size >= needed]
     large.positions = [members for members in pool.positions if len(members) >= needed]
@@ -350,19 +419,28 @@ def _score_new(
 ) -> ScoredTable:
     """Return a table with a row for each new example of a task, without labels."""
     reject_given(drawing, "new examples, which are all scored", ("pool", "tasks", "queries", "rng"))
-    function, (file, x, ids) = as_score_function(drawing.score), new
+    (function, notes), (file, x, ids) = choose_score(model, drawing), new
     shape = _choose_shape("class" if classes is None else "group", drawing, model.sizes)
     names, codes = _code_labels(labelled[1], shape, classes, model.details["support"])
     if np.shape(x)[1:] != np.shape(labelled[0])[1:]:
         rule = f"must hold examples of shape {np.shape(labelled[0])[1:]}"
         raise InvalidInput(f"{file} {rule}, like the others, got {np.shape(x)[1:]}.")
     options: Any = {"classes": len(names), "score": function}
+    if drawing.unlabelled:
+        if drawing.unlabelled >= len(x):
+            rule = f"unlabelled must be less than {len(x)}, the examples in {file}"
+            raise InvalidInput(f"{rule}, got {drawing.unlabelled}.", parameter="unlabelled")
+        order = np.random.default_rng(0).permutation(len(x))
+        known, rows = order[: drawing.unlabelled], np.sort(order[drawing.unlabelled :])
+        options["unlabelled"], x, ids = x[known], x[rows], ids[rows]
+        text = f"{drawing.unlabelled} of the examples, at random, are taken as unlabelled examples"
+        notes.append(f"{text} and not scored: the guarantee is for others.")
     scores = score_examples(model.learner, labelled[0], codes, x, **options)
     task = file.resolve().name if file.is_dir() else file.stem
     table = {"task": np.full(len(x), task), "example": ids, "scores": list(scores)}
     table["classes"] = [names] * len(x)
     facts = {"tasks": 1, "examples": len(x), "data": file.name, "data_checksum": data_checksum(x)}
-    return ScoredTable(table, model.describe(table, function, shape, facts))
+    return ScoredTable(table, model.describe(table, function, shape, facts), tuple(notes))
 
 
 def _code_labels(y: Any, shape: Any, classes: int | None, file: str) -> tuple[list[Any], Any]:

@@ -14,14 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapac import artefact
-from metapac._common import Array, Floats, PathLike, Progress, Seed, as_whole_number, on_host, warn
+from metapac._common import (
+    Array,
+    Floats,
+    PathLike,
+    Progress,
+    Seed,
+    as_probability,
+    as_whole_number,
+    listed,
+    on_host,
+    warn,
+)
 from metapac._text import name_score
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot import adapters
 from metapac.fewshot.adapters import Learner, Score, adapt_learner, as_score_function, row_sizes
+from metapac.fewshot.offset import MIN_TASKS, SIZE, TaskOffset, describe_outputs, fit_weights
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.tasks import Task
-from metapac.fewshot.tensors import read_tensors, write_tensors
+from metapac.fewshot.tensors import data_checksum, read_tensors, write_tensors
 from metapac.inputs import as_json_names, as_task_names
 from metapac.score_functions import ScoreFunction
 from metapac.verdict import clopper_pearson_interval
@@ -38,6 +50,7 @@ _ORDINARY = 32.0
 # an exponential by its argument, which is below 746 unless the result is 0, and the sum by k.
 _UNIT = 2.0**-50
 _LARGEST_SLACK = 300.0  # a larger one bounds nothing; the exponential of this one is finite
+_SPREAD = 4.0  # a statistic of log-probabilities moves by so many times as much, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +85,8 @@ class Outputs:
           half of exp(s) - 1, which is below 2 s where 2 s is below 2, the range of margins.
         - cumulative: a label whose logit is s below the true one stays below it, and each
           probability keeps at least its exp(-s)-fold.
+        - log-probability minus an offset: the statistics that the offset is linear in are computed
+          from log-probabilities, none of which moves by more than s.
         - raw, and functions of the user: the slack is subtracted, relative to the largest number.
         """
         values, is_plain = self.values, self.function in (ScoreFunction(), ScoreFunction("raw"))
@@ -93,6 +108,10 @@ class Outputs:
         if function.name == "raw":
             return np.asarray((true - slack).astype(scores.dtype))
         slack = np.minimum(slack / function.temperature, _LARGEST_SLACK)
+        if isinstance(function, TaskOffset):
+            spread = _SPREAD * float(np.abs(function.weights[1:]).sum())
+            lowered = replace(self, function=function.base)._lower(labels) - spread * slack
+            return np.asarray(np.nextafter(lowered - float(function.shift or 0), -np.inf))
         if function.name == "margin":
             return np.asarray(np.maximum(true - 2 * slack - rounding, -1.0))
         if function.name == "log_probability":
@@ -163,6 +182,46 @@ def compute_outputs(
     return Outputs(adapters.as_outputs(source, values, kind=kind, **shape), kind, function)
 
 
+def adapt_and_compute(
+    learner: Learner,
+    known: tuple[Any, Any, Any],
+    x: Any,
+    function: ScoreFunction,
+    classes: Any,
+    name: Any = "new",
+) -> tuple[Outputs, Outputs | None]:
+    """Adapt to support examples, their labels and unlabelled examples; return outputs for x.
+
+    With a score function that has an offset, the outputs for the unlabelled examples too.
+    """
+    support_x, support_y, unlabelled = known
+    scorer = adapt_learner(learner, support_x, support_y, classes=classes, unlabelled=unlabelled)
+    among = None
+    if isinstance(function, TaskOffset):
+        if unlabelled is not None:
+            among = compute_outputs(learner, scorer, unlabelled, function.base, classes, name)
+        function = function.for_task(None if among is None else among.scores)
+    return compute_outputs(learner, scorer, x, function, classes, name), among
+
+
+def describe_learner(learner: Learner) -> dict[str, Any]:
+    """Return a description of a learner, with a checksum of its weights if it has any."""
+    if hasattr(learner, "describe"):
+        described = dict(learner.describe())
+    else:
+        values = {name: value for name, value in vars(learner).items() if name[0] != "_"}
+        described = {"class": type(learner).__name__}
+        described |= {name: getattr(v, "__qualname__", repr(v)) for name, v in values.items()}
+    has_weights = getattr(learner, "module", None) is not None
+    return described | ({"weights": weights_checksum(learner)} if has_weights else {})
+
+
+def weights_checksum(learner: Any) -> str:
+    """Return a checksum of the weights of a learner."""
+    state = learner.module.state_dict()
+    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
+
+
 class SharedEmbeddings:
     """A learner that embeds each example of a pool once; scores are the same to the last bit."""
 
@@ -177,12 +236,22 @@ class SharedEmbeddings:
 
     def outputs(self, task: Task, function: ScoreFunction) -> Outputs:
         """Return the outputs of the learner adapted to a task, for its queries."""
+        return self.all_outputs(task, function)[0]
+
+    def all_outputs(self, task: Task, function: ScoreFunction) -> tuple[Outputs, Outputs | None]:
+        """Return the outputs for the queries of a task, and for its unlabelled examples if used."""
         learner: Any = self.learner
         is_ours = "on_embeddings" in vars(type(learner))  # a subclass may adapt in its own way
         if is_ours and task.columns is None and is_shared(task):
             learner, task = learner.on_embeddings(), self._embed(task)
-        scorer = adapt_learner(learner, task.support_x, task.support_y, classes=task.classes)
-        return compute_outputs(learner, scorer, task.query_x, function, task.classes, task.name)
+        return adapt_and_compute(
+            learner,
+            (task.support_x, task.support_y, task.unlabelled_x),
+            task.query_x,
+            function,
+            task.classes,
+            task.name,
+        )
 
     def _embed(self, task: Task) -> Task:
         """Return a task with embeddings in place of examples."""
@@ -190,8 +259,7 @@ class SharedEmbeddings:
         if id(task.x) not in self._pools:  # with x, so that no other array gets its id
             self._pools[id(task.x)] = task.x, np.zeros(count, dtype=bool), []
         _, known, embedded = self._pools[id(task.x)]
-        rows = np.concatenate([task.support, task.query])
-        rows = rows[~known[rows]]
+        rows = task.positions[~known[task.positions]]
         if len(rows):
             z = self.learner.embed_rows(task.x[rows])  # type: ignore[attr-defined]
             if not embedded:
@@ -203,7 +271,7 @@ class SharedEmbeddings:
 
 def is_shared(task: Task) -> bool:
     """Return whether ``task.x`` holds other examples than those of the task."""
-    return len(task.support) + len(task.query) < adapters.count_examples(task.x)
+    return len(task.positions) < adapters.count_examples(task.x)
 
 
 _LABELS = 16  # compared: enough for a learner that looks at other queries to show it
@@ -215,7 +283,8 @@ _LOW_PRECISION = 0.1  # below this they may be the rounding of bfloat16 or float
 def check_independence(learner: Learner, task: Task) -> None:
     """Raise if the scores of the least certain query change when it is scored alone, twice."""
     function = as_score_function(None, output_kind(learner))
-    scorer = adapt_learner(learner, task.support_x, task.support_y, classes=task.classes)
+    known = {"classes": task.classes, "unlabelled": task.unlabelled_x}
+    scorer = adapt_learner(learner, task.support_x, task.support_y, **known)
 
     def outputs_at(positions: Array) -> Outputs:
         x = task.take(positions)
@@ -348,6 +417,62 @@ def fit_temperature(
     return ScoreFunction(score, float(math.exp(best.x)), frozenset(fitted_on))
 
 
+def fit_offset(learner: Learner, tasks: Iterable[Task], *, epsilon: float) -> TaskOffset:
+    """Return a score function that allows for how hard a task is, fitted on held-out tasks.
+
+    It is the log-probability, at the temperature of `fit_temperature`, minus an offset: a ridge
+    regression of the task's ``epsilon``-quantile on statistics of the outputs for its unlabelled
+    examples. `score_tasks` refuses these tasks, and others of the same classes.
+
+    Parameters
+    ----------
+    learner : Learner
+        Learner that returns probabilities or logits.
+    tasks : iterable of Task
+        Tasks with unlabelled examples, of classes that the learner was not trained on: its outputs
+        for classes that it knows are too good.
+    epsilon : float
+        Miss rate of the guarantee that is calibrated.
+
+    Returns
+    -------
+    TaskOffset
+        The score function, for `metapac.fewshot.score_tasks` and `metapac.fewshot.score_examples`.
+    """
+    drawn, shared = list(tasks), SharedEmbeddings.of(learner)
+    sizes = {0 if task.unlabelled is None else len(task.unlabelled) for task in drawn}
+    if len(sizes) != 1 or 0 in sizes or len(drawn) < MIN_TASKS:
+        rule = f"tasks must be {MIN_TASKS} or more, all with as many unlabelled examples"
+        raise InvalidInput(f"{rule}, got {len(drawn)} with {sorted(sizes)}.", parameter="tasks")
+    temperature = fit_temperature(shared, drawn).temperature  # type: ignore[arg-type]
+    fields: dict[str, Any] = {
+        "epsilon": as_probability("epsilon", epsilon),
+        "unlabelled": sizes.pop(),
+    }
+    plain = TaskOffset(temperature=temperature, weights=(0.0,) * SIZE, **fields)
+    rows, targets = [], []
+    for task in drawn:
+        queries, unlabelled = shared.all_outputs(task, plain)
+        targets.append(np.quantile(_take(queries.scores, task.query_y), epsilon, method="lower"))
+        rows.append(describe_outputs(unlabelled.scores, epsilon))  # type: ignore[union-attr]
+    described = describe_learner(shared.learner)
+    return replace(
+        plain,
+        weights=fit_weights(rows, targets),
+        learner=artefact.as_json("learner", described),
+        classes=frozenset().union(*map(units_of, drawn)),
+        fitted_on=frozenset(map(fingerprint, drawn)),
+    )
+
+
+def units_of(task: Task) -> set[str]:
+    """Return the classes of a task, with their domain; the name of the task if it is a group."""
+    if task.class_names is None:
+        return {str(task.name)}
+    domain = "" if task.domain is None else f"{task.domain}/"
+    return {f"{domain}{name}" for name in task.class_names}
+
+
 def fingerprint(task: Task) -> str:
     """Return a text that two tasks share only if they have the same queries."""
     first = np.asarray(on_host(task.take(task.query[:1])))
@@ -438,7 +563,7 @@ def score_tasks(
     ------
     InvalidInput
         If two tasks share a name, if the learner's scores of a query depend on other queries or
-        on chance, or if the temperature of the score function was fitted on one of the tasks.
+        on chance, or if the score function was fitted on one of the tasks or its classes.
 
     Examples
     --------
@@ -468,6 +593,7 @@ def score_examples(
     *,
     classes: int | None = None,
     score: Score = None,
+    unlabelled: Any = None,
 ) -> Floats:
     """Return the score of every label for new examples of a task, to make sets from.
 
@@ -482,6 +608,9 @@ def score_examples(
         Number of labels; by default one more than the largest label.
     score : str, ScoreFunction or callable, optional
         As in `score_tasks`: the one that was calibrated.
+    unlabelled : array_like, shape (m, ...), optional
+        Unlabelled examples of the task, drawn like those of the calibration tasks and as many. The
+        guarantee is for other examples of the task than these.
 
     Returns
     -------
@@ -495,8 +624,19 @@ def score_examples(
     [[0.762, -0.762]]
     """
     function = as_score_function(score, output_kind(learner))
-    scorer = adapt_learner(learner, support_x, support_y, classes=classes)
-    return compute_outputs(learner, scorer, x, function, classes).scores
+    if unlabelled is not None:
+        _check_apart(x, unlabelled)
+    known = support_x, support_y, unlabelled
+    return adapt_and_compute(learner, known, x, function, classes)[0].scores
+
+
+def _check_apart(x: Any, unlabelled: Any) -> None:
+    """Warn if examples are among the unlabelled ones, for which nothing is promised."""
+    new, known = (np.ascontiguousarray(on_host(some)) for some in (x, unlabelled))
+    shared = {row.tobytes() for row in known} & {row.tobytes() for row in new}
+    if shared:
+        text = f"{len(shared)} of the examples in x are also in unlabelled"
+        warn(f"{text}. The guarantee is for other examples than those that were adapted to.")
 
 
 def _score(
@@ -515,6 +655,9 @@ def _score(
         if function.fitted_on and fingerprint(task) in function.fitted_on:
             text = f"the temperature of {keyword('score', name_score(function))} was fitted on task"
             raise InvalidInput(f"{text} {task.name!r}. Fit it on validation tasks.")
+        if isinstance(function, TaskOffset) and (seen := function.classes & units_of(task)):
+            text = f"the offset of score was fitted on {listed(sorted(seen))} of task"
+            raise InvalidInput(f"{text} {task.name!r}. Fit it on tasks of other classes.")
         names.add(task.name)
         outputs = shared.outputs(task, function)
         if not is_checked and len(task.query) > 1:
@@ -583,7 +726,7 @@ class Accuracy:
 
     def __str__(self) -> str:
         value, low, high = (f"{100 * share:.1f}" for share in (self.value, self.low, self.high))
-        return f"{value} % ({low} to {high} %, {self.tasks} task{'s' * (self.tasks != 1)})"
+        return f"{value}% ({low} to {high}%, {self.tasks} task{'s' * (self.tasks != 1)})"
 
 
 def accuracy(
@@ -615,7 +758,7 @@ def accuracy(
     Returns
     -------
     Accuracy
-        The mean over tasks, with a 95 % confidence interval.
+        The mean over tasks, with a 95% confidence interval.
 
     Examples
     --------
@@ -624,7 +767,7 @@ def accuracy(
     >>> y = np.repeat(np.arange(8), 10)
     >>> pool = ClassPool(y[:, None] + np.random.default_rng(0).normal(size=(80, 1)), y)
     >>> print(accuracy(PrototypeLearner(), pool, ways=2, tasks=50))
-    92.0 % (87.1 to 96.9 %, 50 tasks)
+    92.0% (87.1 to 96.9%, 50 tasks)
     """
     count = as_whole_number("tasks", tasks)
     shape: Any = {"shots": shots, "queries": queries, "rng": rng}

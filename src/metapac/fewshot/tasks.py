@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from typing import Any, cast
 
@@ -287,7 +287,8 @@ def _read_entries(dataset: Any, item: Any, positions: Counts) -> Array:
 class Task:
     """Support and query examples of one task, as positions in the data of its pool.
 
-    The data are shared by all tasks of a pool. No example is in both support set and query set.
+    The data are shared by all tasks of a pool. No example is in two of support set, query set and
+    unlabelled examples.
 
     Parameters
     ----------
@@ -307,6 +308,9 @@ class Task:
     domain : str or int, optional
         Domain of the classes, such as an alphabet. Tasks of one domain depend on each other:
         calibrate with ``clusters``.
+    unlabelled : ndarray of int, optional
+        Positions in ``x`` of examples without labels, to which a learner may adapt too. None of
+        them is scored.
 
     Examples
     --------
@@ -325,6 +329,7 @@ class Task:
     columns: Sequence[Any] | None = field(default=None, repr=False)
     class_names: Sequence[Any] | None = field(default=None, repr=False)
     domain: str | int | None = field(default=None, repr=False)
+    unlabelled: Counts | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for part in ("support", "query"):
@@ -336,6 +341,13 @@ class Task:
             object.__setattr__(self, f"{part}_y", labels)
         if len(shared := np.intersect1d(self.support, self.query)):
             raise InvalidInput(f"support and query must not have position {shared[0]} in both.")
+        if self.unlabelled is not None:
+            unlabelled = _as_positions("unlabelled", self.unlabelled, self.x)
+            known = np.concatenate([self.support, self.query])
+            if len(shared := np.intersect1d(unlabelled, known)):
+                text = f"unlabelled must not have position {shared[0]}, of support or query"
+                raise InvalidInput(f"{text}: sets are promised for other examples.")
+            object.__setattr__(self, "unlabelled", unlabelled if len(unlabelled) else None)
         named = self.classes if self.class_names is None else len(self.class_names)
         if named != self.classes:
             raise InvalidInput(f"class_names must name {self.classes} labels, got {named}.")
@@ -367,6 +379,17 @@ class Task:
         """Query examples, a copy of their rows of ``x``."""
         return self.take(self.query)
 
+    @property
+    def unlabelled_x(self) -> Any:
+        """Unlabelled examples, a copy of their rows of ``x``; None if there are none."""
+        return None if self.unlabelled is None else self.take(self.unlabelled)
+
+    @property
+    def positions(self) -> Counts:
+        """Positions in ``x`` of all examples."""
+        unlabelled = np.empty(0, np.int64) if self.unlabelled is None else self.unlabelled
+        return np.concatenate([self.support, self.query, unlabelled])
+
     def take(self, positions: Counts) -> Any:
         """Return some examples, as a pandas frame if ``columns`` names their columns.
 
@@ -396,8 +419,9 @@ class Task:
         *,
         name: str | int,
         classes: int | None = None,
+        unlabelled_x: Any = None,
     ) -> Task:
-        """Return a task made of four arrays.
+        """Return a task made of arrays.
 
         Parameters
         ----------
@@ -407,6 +431,8 @@ class Task:
             Name of the task. Tasks that are scored together need distinct names.
         classes : int, optional
             Number of labels; by default one more than the largest label, if every label occurs.
+        unlabelled_x : array_like, optional
+            Examples without labels, other ones than those above.
 
         Returns
         -------
@@ -424,8 +450,11 @@ class Task:
         if classes is None and len(absent):
             text = f"support_y and query_y must hold every label from 0 to {total - 1}"
             raise InvalidInput(f"{text}, but {absent[0]} is absent. Pass classes={total}.")
-        support, query = np.split(np.arange(len(labels)), [len(ys[0])])
-        return cls(name, _concatenate(*parts), support, ys[0], query, ys[1], total)
+        more = None if unlabelled_x is None else as_examples("unlabelled_x", unlabelled_x)
+        parts += [] if more is None else [more]
+        x = reduce(_concatenate, parts)
+        support, query, rest = np.split(np.arange(len(x)), [len(ys[0]), len(labels)])
+        return cls(name, x, support, ys[0], query, ys[1], total, unlabelled=rest)
 
 
 def _as_positions(name: str, values: ArrayLike, x: Any) -> Counts:
@@ -462,13 +491,15 @@ class TaskBatch(Sequence[Task]):
     classes: int
     class_names: Array | None = None
     domain: str | int | None = None
+    unlabelled: Counts | None = None
 
     def __len__(self) -> int:
         return len(self.support)
 
     def __getitem__(self, i: Any) -> Any:
         own = None if self.class_names is None else self.class_names[i]
-        rows = {name: getattr(self, name)[i] for name in _ROWS}
+        given = [*_ROWS, *(["unlabelled"] if self.unlabelled is not None else [])]
+        rows = {name: getattr(self, name)[i] for name in given}
         if isinstance(i, slice):
             return replace(self, names=self.names[i], class_names=own, **rows)
         fields = {"name": self.names[i], "x": self.x, "classes": self.classes}
@@ -519,6 +550,9 @@ def check_pool_of_task(task: Task, x: Any, rows: int) -> None:
     if (x is not None and task.x is not x) or len(task.x) != rows:
         text = f"task {task.name!r} is of another pool than these embeddings."
         raise InvalidInput(f"{text} Embed its pool with learner.bank(pool.x).")
+    if task.unlabelled is not None:
+        text = f"task {task.name!r} has unlabelled examples, which a bank does not adapt to"
+        raise InvalidInput(f"{text}. Score it with score_tasks.")
     if not len(task.support):
         raise InvalidInput(f"task {task.name!r} has no support examples. Draw it with shots >= 1.")
 

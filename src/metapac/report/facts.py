@@ -8,6 +8,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -27,7 +28,7 @@ from metapac.grouping import Row
 from metapac.guarantee import Guarantee, describe_share
 from metapac.inputs import match_names
 from metapac.monitoring import Monitor
-from metapac.planning import Plan, plan
+from metapac.planning import Need, find_needs
 from metapac.predictors import PS, MetaPS
 from metapac.report import charts
 from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
@@ -38,6 +39,7 @@ _WORST = 10  # tasks in the table of the worst
 _LISTED = 500  # tasks in the table that can be opened
 _BATCHES = 24  # the latest ones are listed
 _FILES = 20  # listed one by one
+_DECLARED = ("shift", "dishonest", "sampling", "randomise")
 _KINDS = ("missed", "empty", "single", "several", "full", "hit")
 
 
@@ -62,6 +64,9 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "epsilon": None if isinstance(epsilon, Mapping) else epsilon,
         "alpha": getattr(predictor, "alpha", None),
         "delta": predictor.delta,
+        **{name: getattr(predictor, name, None) for name in _DECLARED},
+        "absent": predictor._evidence.absent if isinstance(predictor, MetaPS) else 0,
+        "free_shift": predictor._find_free_shift() if isinstance(predictor, MetaPS) else None,
         "min_examples": getattr(predictor, "min_examples", 0),
         **_describe_list(predictor),
         "is_per_class": getattr(predictor, "per_class", False),
@@ -133,15 +138,14 @@ def _describe_rules(predictor: MetaPS) -> list[dict[str, Any]]:
     return rules
 
 
-def _find_need(g: Guarantee) -> Plan:
-    levels: dict[str, Any] = {"epsilon": g.miss_rate, "alpha": g.alpha, "delta": g.delta}
-    return plan(**levels, split=g.split, new_tasks=g.new_tasks, allow=["levels"])
+def _find_need(g: Guarantee) -> Need:
+    return find_needs(replace(g, min_examples=0))[0]
 
 
-def _describe_rule(part: Part, outcome: Outcome, need: Plan) -> dict[str, Any]:
+def _describe_rule(part: Part, outcome: Outcome, need: Need) -> dict[str, Any]:
     g, sizes = part.guarantee, part.sizes[part.used]
     is_known = len(sizes) > 0 and bool(np.all(sizes != UNKNOWN))
-    allowed = g.allowed_low_thresholds(len(sizes))[outcome.level] if len(sizes) else -1
+    allowed = g.allowed_low_thresholds(part.tasks)[outcome.level] if len(sizes) else -1
     thresholds = part.thresholds[part.used][:, outcome.level]
     has_rank = math.isfinite(outcome.threshold) and allowed >= 0
     return {

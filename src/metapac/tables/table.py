@@ -159,9 +159,9 @@ class Table(Data):
         return rows.precision, self.columns.to_json(names)
 
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
-        """Return the number of rows of each task, in ascending order; scores are not read.
+        """Return the number of rows of each task; scores are not read.
 
-        The numbers are by class; for all classes together, by None.
+        For all classes together, by None, in ascending order; by class, in one order of the tasks.
         """
         task, label = self.columns.task, self.columns.label
         if task is None or (by_class and label is None):
@@ -173,7 +173,7 @@ class Table(Data):
         counts = scores.count_values(source, tasks=task, labels=str(label))
         tasks, labels = ({*names} for names in zip(*counts, strict=True))
         return {
-            name: np.sort(np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64))
+            name: np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64)
             for name in sorted(labels)
         }
 

@@ -18,7 +18,14 @@ from torch.nn.functional import embedding_bag
 from metapac._common import Array, Counts, Floats
 from metapac.errors import InvalidInput
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import BATCH, Learner, as_support_set, count_examples
+from metapac.fewshot.adapters import (
+    BATCH,
+    ROUNDS,
+    WEIGHT,
+    Learner,
+    as_support_set,
+    count_examples,
+)
 from metapac.fewshot.learners.networks import describe_module
 from metapac.fewshot.tasks import Task, TaskBatch
 
@@ -137,8 +144,17 @@ def prototype_logits(support_z: Tensor, support_y: Tensor, query_z: Tensor, clas
 
 def find_prototypes(z: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor, Tensor]:
     """(E, S, d), (E, S) -> support mean (E, 1, d), centred label means (E, C, d), absent (E, C)."""
+    return weigh_prototypes(z, one_hot_labels(y, classes).to(z.dtype))
+
+
+def one_hot_labels(y: Tensor, classes: int) -> Tensor:
+    """Return whether an example has a label, (..., S) -> (..., S, C)."""
+    return y.unsqueeze(-1) == torch.arange(classes, device=y.device)
+
+
+def weigh_prototypes(z: Tensor, belongs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `find_prototypes` does, for how much an example belongs to a label, (E, S, C)."""
     centre = z.mean(1, keepdim=True).detach()
-    belongs = (y.unsqueeze(-1) == torch.arange(classes, device=y.device)).to(z.dtype)
     counts = belongs.sum(1)  # (E, classes)
     sums = belongs.mT @ (z - centre)  # (E, classes, d)
     return centre, sums / counts.clamp(min=1).unsqueeze(-1), counts == 0
@@ -325,7 +341,8 @@ class ProtoNet(Learner):
     """Metric-based meta-learner: softmax over minus squared distances to the prototypes.
 
     The prototype of a label is the mean embedding of its support examples. Labels may have
-    different numbers of them.
+    different numbers of them. Unlabelled examples of the task refine the prototypes, as those of a
+    `PrototypeLearner`; on a `Sphere` that is soft k-means of the directions.
 
     Parameters
     ----------
@@ -438,12 +455,26 @@ class ProtoNet(Learner):
         return PrototypeBank(self.embed(x), x)
 
     def adapt(
-        self, support_x: Any, support_y: Any, *, classes: int | None = None
+        self,
+        support_x: Any,
+        support_y: Any,
+        *,
+        classes: int | None = None,
+        unlabelled: Any = None,
     ) -> PrototypeScorer:
         labels, total = as_support_set(support_x, support_y, classes)
         z = self.embed_rows(support_x).double()  # (S, d)
         y = to_module_device(labels, self.module)
-        return PrototypeScorer(self, *find_prototypes(z[None], y[None], total))
+        scorer = PrototypeScorer(self, *find_prototypes(z[None], y[None], total))
+        if unlabelled is None:
+            return scorer
+        others = self.embed_rows(unlabelled).double()  # (U, d)
+        both, belongs = torch.cat([z, others]), one_hot_labels(y, total).double()
+        for _ in range(ROUNDS):
+            logits = torch.cat([scorer._logits(part) for part in torch.split(others, BATCH)])
+            soft = torch.cat([belongs, WEIGHT * logits.softmax(1)])  # (S + U, classes)
+            scorer = PrototypeScorer(self, *weigh_prototypes(both[None], soft[None]))
+        return scorer
 
     def describe(self) -> dict[str, Any]:
         """Return the architecture, which files of weights record.

@@ -18,7 +18,14 @@ import numpy as np
 from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import BATCH, Learner, as_positive_number, as_support_set
+from metapac.fewshot.adapters import (
+    BATCH,
+    ROUNDS,
+    WEIGHT,
+    Learner,
+    as_positive_number,
+    as_support_set,
+)
 from metapac.fewshot.options import Embeddings
 from metapac.fewshot.scoring import Outputs
 from metapac.fewshot.tasks import Task, TaskBatch
@@ -306,6 +313,8 @@ class PrototypeLearner(VectorLearner):
     """Softmax over the similarity of a vector to the prototype of each label, its mean vector.
 
     Long vectors count more, also for the cosine. If lengths mean nothing, scale them to 1.
+    Unlabelled examples of the task refine the prototypes: three rounds of soft k-means (Ren et al.
+    2018), in which they count for each label by its probability.
 
     Parameters
     ----------
@@ -329,19 +338,54 @@ class PrototypeLearner(VectorLearner):
         self.metric = metric
         self.temperature = as_positive_number("temperature", temperature)
 
+    def adapt(
+        self,
+        support_x: Any,
+        support_y: Any,
+        *,
+        classes: int | None = None,
+        unlabelled: Any = None,
+    ) -> VectorScorer:
+        labels, total = as_support_set(support_x, support_y, classes)
+        support = as_vectors("support_x", support_x)[None]
+        one_hot = one_hot_labels(labels[None], total)
+        head = self.fit(support, one_hot)
+        if unlabelled is not None:
+            others = as_vectors("unlabelled", unlabelled, columns=support.shape[2])[None]
+            head = self._refine(head, support, one_hot, others)
+        return VectorScorer(head)
+
+    def _refine(
+        self, head: LinearHead, support: Doubles, one_hot: Doubles, others: Doubles
+    ) -> LinearHead:
+        """Return the head after soft k-means over support and other vectors of one task."""
+        z = others - head.centre  # (1, U, d)
+        sums, counts = one_hot.mT @ (support - head.centre), one_hot.sum(1)
+        queries = to_unit_length(others) if head.unit else z
+        for _ in range(ROUNDS):
+            # Logits up to a number that all labels share, which is far less work.
+            guesses = WEIGHT * softmax(queries @ head.weights.mT + head.bias[:, None])
+            total = np.maximum(counts + guesses.sum(1), 1.0)[:, :, None]
+            means = (sums + guesses.mT @ z) / total  # (1, classes, d)
+            head = self._make_head(head.centre, means, counts > 0)
+        return head
+
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
-        sets = SupportSets(support, one_hot)
-        if self.metric == "cosine":
-            weights = to_unit_length(sets.means()) / self.temperature
-            bias = sets.mask_absent(np.zeros(weights.shape[:2]))
-            return LinearHead(np.zeros_like(support[:, :1]), weights, bias, unit=True)
         # Vectors are centred at the mean of the support set, which changes no distance. Products
         # with the prototypes then have the size of the distances, however far the origin is.
-        centre = support.mean(1, keepdims=True)  # (T, 1, d)
-        prototypes = sets.means(centre)  # (T, classes, d)
+        is_cosine = self.metric == "cosine"
+        centre = np.zeros_like(support[:, :1]) if is_cosine else support.mean(1, keepdims=True)
+        means = SupportSets(support, one_hot).means(centre)
+        return self._make_head(centre, means, one_hot.any(1))
+
+    def _make_head(self, centre: Doubles, prototypes: Doubles, present: Any) -> LinearHead:
+        """Return the head of prototypes, (T, classes, d), of the labels that are present."""
+        if self.metric == "cosine":
+            weights = to_unit_length(prototypes) / self.temperature
+            return LinearHead(centre, weights, np.where(present, 0.0, -np.inf), unit=True)
         squares = np.einsum("tcd,tcd->tc", prototypes, prototypes)
-        bias, curvature = sets.mask_absent(-squares / self.temperature), 1 / self.temperature
-        return LinearHead(centre, 2 * prototypes / self.temperature, bias, curvature)
+        bias = np.where(present, -squares / self.temperature, -np.inf)
+        return LinearHead(centre, 2 * prototypes / self.temperature, bias, 1 / self.temperature)
 
 
 class RidgeLearner(VectorLearner):

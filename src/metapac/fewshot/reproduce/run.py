@@ -28,10 +28,10 @@ from metapac.fewshot.reproduce.claims import Claim, check_claims
 from metapac.fewshot.reproduce.experiments import Control, Experiment
 from metapac.fewshot.reproduce.figures import draw_figures
 from metapac.fewshot.scoring import Stored, accuracy, read_stored
+from metapac.fewshot.scoring import weights_checksum as weights_checksum
 from metapac.fewshot.study import run as study_run
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.pool_study import PoolStudy, join_groups, largest_queries
-from metapac.fewshot.study.pool_study import weights_checksum as weights_checksum
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.summary import Summary, summarise
 from metapac.fewshot.training.checkpoints import load_weights, save_weights

@@ -15,6 +15,7 @@ from metapac._common import Progress, check_one_of, ignore_progress, require
 from metapac.data_checks import check_levels
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot import options
+from metapac.fewshot.adapters import check_uses_unlabelled
 from metapac.fewshot.datasets.pools import is_named, load_run_pools, take_named
 from metapac.fewshot.learners.vectors import LEARNERS, build_vector_learner
 from metapac.fewshot.options import Embeddings, PoolSizes, Run, StudyTasks, Training
@@ -51,7 +52,7 @@ class DrawSizes:
         """Return the numbers of a draw of a study."""
         pool, counts = study.calibration, (study.tasks, study.tests)
         if pool.unit == "group":
-            spare = [len(members) - tasks.shots for members in pool.positions]
+            spare = [len(members) - tasks.shots - tasks.unlabelled for members in pool.positions]
             sizes = [min(each, study.queries or each) for each in spare]
             return cls(*counts, (min(sizes), max(sizes)), study.labelled, pool.classes)
         ways, examples = tasks.ways, tasks.ways * (study.queries or 0)
@@ -258,6 +259,8 @@ def _build_study(
     calibration, test = pools.calibration, pools.test
     if calibration is None:
         raise InvalidInput("the data leave no classes or groups for calibration. Pass more data.")
+    if tasks.unlabelled:
+        check_uses_unlabelled(learner)
     notes = (*_describe_reuse(calibration, tasks.tasks or TASKS, tasks.ways), *notes)
     how: Any = {**asdict(tasks), "distinct": calibration.unit == "group", "notes": notes}
     how |= {"predictor": pools.validation, "epsilon": epsilon}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,12 @@ from metapac._text import name_score
 from metapac.errors import InvalidInput, MissingExtra, keyword
 from metapac.fewshot.adapters import Learner
 from metapac.fewshot.pools import GroupPool, Pools, draw_all
-from metapac.fewshot.scoring import SharedEmbeddings, score_matrix, score_tasks
+from metapac.fewshot.scoring import (
+    SharedEmbeddings,
+    describe_learner,
+    score_matrix,
+    score_tasks,
+)
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.methods import digest_code
 from metapac.fewshot.tasks import Choice, Task, query_sizes
@@ -82,21 +87,25 @@ def join_groups(one: GroupPool, other: GroupPool) -> GroupPool:
 
 
 def count_test_queries(
-    pool: Any, shots: Choice, labelled: int | None, queries: int | None
+    pool: Any, shots: Choice, labelled: int | None, queries: int | None, unlabelled: int = 0
 ) -> tuple[int, int]:
-    """Return how many examples of a new task are for PS-Test, and how many for testing."""
+    """Return how many examples of a new task are for PS-Test, and how many for testing.
+
+    Both are, like ``unlabelled``, numbers for each class or for the group.
+    """
     sizes, names = [len(members) for members in pool.positions], ("test_queries", "labelled")
     if queries is None or labelled is None:
         least = 1 if labelled == 0 else 2
-        spare = largest_queries(pool, shots, max(sizes), least, " and ".join(names))
+        spare = largest_queries(pool, shots, max(sizes), least, " and ".join(names), unlabelled)
         if labelled is None:
             beside = spare // 4 if queries is None else spare - queries
             labelled = max(1, min(_LABELLED, beside))
         queries = max(1, min(_TEST_QUERIES, spare - labelled)) if queries is None else queries
     labelled = as_whole_number("labelled", labelled, minimum=0)
     queries = as_whole_number("test_queries", queries)
-    if pool.unit != "domain" and min(sizes) < np.max(shots) + labelled + queries:
+    if pool.unit != "domain" and min(sizes) < np.max(shots) + unlabelled + labelled + queries:
         given = f"shots + test_queries + labelled = {np.max(shots)} + {queries} + {labelled}"
+        given += f", with {unlabelled} unlabelled," * (unlabelled > 0)
         smallest = f"{min(sizes)}, the examples of {pool.names[sizes.index(min(sizes))]!r}"
         rule = f"{given} must be at most {smallest}; labelled=0 leaves PS-Test out."
         raise InvalidInput(rule, parameter=names)
@@ -104,16 +113,23 @@ def count_test_queries(
 
 
 def largest_queries(
-    pool: Any, shots: Any, wanted: int | None = None, least: int = 1, names: str = "queries"
+    pool: Any,
+    shots: Any,
+    wanted: int | None = None,
+    least: int = 1,
+    names: str = "queries",
+    unlabelled: int = 0,
 ) -> int:
     """Return how many queries a pool has, per class or per group, up to a number."""
     if pool.unit == "domain":
         raise InvalidInput(f"{names} must be given for a DomainPool.")
-    sizes, needed = [len(members) for members in pool.positions], int(np.max(shots)) + least
+    sizes = [len(members) - unlabelled for members in pool.positions]
+    needed = int(np.max(shots)) + least
     if min(sizes) < needed:
         small = f"{sum(size < needed for size in sizes)} of {len(sizes)} have fewer"
         smallest = f"the smallest, {pool.names[sizes.index(min(sizes))]!r}, has {min(sizes)}"
-        rule = f"each {pool.unit} must have {needed} examples (shots + {least}); {small}"
+        beside = f" beside {unlabelled} unlabelled ones" if unlabelled else ""
+        rule = f"each {pool.unit} must have {needed} examples{beside} (shots + {least}); {small}"
         lower = f", or pass {keyword('shots', min(sizes) - least)}" if min(sizes) > least else ""
         raise InvalidInput(f"{rule}; {smallest}. Leave them out of the data{lower}.")
     spare = min(sizes) - int(np.max(shots))
@@ -127,11 +143,12 @@ class PoolScores:
     learner: Learner | SharedEmbeddings
     bank: Any = None
     score: Any = None
+    unlabelled: int = 0
 
     @property
     def is_embedded(self) -> bool:
-        """Whether tasks are scored from embeddings."""
-        return self.bank is not None and self.score is None
+        """Whether tasks are scored from embeddings, which know no unlabelled examples."""
+        return self.bank is not None and self.score is None and not self.unlabelled
 
     @property
     def thread_safe(self) -> bool:
@@ -154,7 +171,8 @@ class PoolScores:
 
     def leave_one_out(self, tasks: Sequence[Task]) -> Floats:
         """Return the nonconformity of support examples: minus their scores, each left out."""
-        return -np.asarray(self.bank.leave_one_out(tasks))
+        labelled = [replace(task, unlabelled=None) for task in tasks] if self.unlabelled else tasks
+        return -np.asarray(self.bank.leave_one_out(labelled))
 
     def predict_quantiles(self, predictor: Any, tasks: Sequence[Task]) -> Floats | None:
         """Return the predicted quantile of each task, from its support set alone."""
@@ -166,24 +184,6 @@ class PoolScores:
 def has_bank(learner: Learner, pool: Any) -> bool:
     """Return whether the tasks of a pool can be scored from its embeddings."""
     return hasattr(learner, "bank") and getattr(pool, "transform", None) is None
-
-
-def describe_learner(learner: Learner) -> dict[str, Any]:
-    """Return a description of a learner, with a checksum of its weights if it has any."""
-    if hasattr(learner, "describe"):
-        described = dict(learner.describe())
-    else:
-        values = {name: value for name, value in vars(learner).items() if name[0] != "_"}
-        described = {"class": type(learner).__name__}
-        described |= {name: getattr(v, "__qualname__", repr(v)) for name, v in values.items()}
-    has_weights = getattr(learner, "module", None) is not None
-    return described | ({"weights": weights_checksum(learner)} if has_weights else {})
-
-
-def weights_checksum(learner: Any) -> str:
-    """Return a checksum of the weights of a learner."""
-    state = learner.module.state_dict()
-    return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
 
 def describe_pool(pool: Any) -> dict[str, Any]:
@@ -238,6 +238,9 @@ class PoolStudy:
     score : str, ScoreFunction or callable, optional
         Score function, as in `metapac.fewshot.score_tasks`; by default the learner's probability.
         With one, tasks are scored by adapting the learner, not from embeddings.
+    unlabelled : int, default 0
+        Number of unlabelled examples of a task, of all classes together, which are not scored. With
+        them, too, the learner is adapted to each task.
     predictor : QuantilePredictor, ClassPool or GroupPool, optional
         Meta-CP's quantile predictor, or a pool to train it on that shares no class or group with
         the others. Without it, Meta-CP is left out, and ``notes`` says why.
@@ -293,6 +296,7 @@ class PoolStudy:
         tests: int | None = None,
         distinct: bool | None = None,
         score: Any = None,
+        unlabelled: int = 0,
         predictor: Any = None,
         epsilon: float = 0.1,
         banks: tuple[Any, Any] | None = None,
@@ -300,6 +304,7 @@ class PoolStudy:
         description: dict[str, Any] | None = None,
     ) -> None:
         self.distinct, self.score = bool(distinct), score
+        self.unlabelled = as_whole_number("unlabelled", unlabelled, minimum=0)
         if banks is not None and score is not None and predictor is None:
             raise InvalidInput("banks hold probabilities only: leave out banks or score.")
         check_pools(calibration, test, self.distinct)
@@ -312,9 +317,14 @@ class PoolStudy:
         self._shape: dict[str, Any] = {"shots": shots}
         if getattr(test, "unit", None) != "group":
             self._shape["ways"] = ways
-        self.labelled, self.test_queries = count_test_queries(test, shots, labelled, test_queries)
+        # Of a class, at most; of a group, all.
+        self._others = -(-self.unlabelled // int(np.min(self._shape.get("ways", 1))))
+        counts = count_test_queries(test, shots, labelled, test_queries, self._others)
+        self.labelled, self.test_queries = counts
         if queries is None and calibration.unit != "group":  # of groups, all the rest of each
-            queries = largest_queries(calibration, shots)
+            queries = largest_queries(calibration, shots, unlabelled=self._others)
+        if self.unlabelled:
+            self._shape["unlabelled"] = self.unlabelled
         self.queries = queries
         self._draw_tasks(0, 0)  # fails fast, before the pools are embedded
         self._learner, self._banks = learner, banks
@@ -369,10 +379,10 @@ class PoolStudy:
 
     def _score_pool(self, pool: Any, bank: Any = None) -> PoolScores:
         """Return the scores of a pool, embedded once if the learner can and that is of use."""
-        is_used = self.score is None or self._predictor is not None
+        is_used = not (self.score or self.unlabelled) or self._predictor is not None
         if bank is None and is_used and has_bank(self._learner, pool):
             bank = self._learner.bank(pool.x)  # type: ignore[attr-defined]
-        return PoolScores(SharedEmbeddings(self._learner), bank, self.score)
+        return PoolScores(SharedEmbeddings(self._learner), bank, self.score, self.unlabelled)
 
     def sample(self, rng: np.random.Generator) -> tuple[Sequence[Task], Sequence[Task]]:
         """Return the calibration tasks and the new tasks of a draw.
@@ -489,11 +499,16 @@ class PoolStudy:
         for other in (self.calibration, self.test):
             Pools(train=predictor, calibration=other)  # raises if they share a class
         try:
-            queries = largest_queries(predictor, self._shape["shots"], self.test_queries)
+            queries = self._predictor_queries(predictor)
             predictor.tasks(1, **self._shape, queries=queries, rng=0)
         except InvalidInput as error:
             return f"its quantile predictor cannot be trained: {str(error).rstrip('.')}"
         return None
+
+    def _predictor_queries(self, pool: Any) -> int:
+        """Return how many queries the tasks have that a quantile predictor is trained on."""
+        shots, most = self._shape["shots"], self.test_queries
+        return largest_queries(pool, shots, most, unlabelled=self._others)
 
     def _fit_predictor(self, report: Progress) -> Any:
         """Return Meta-CP's quantile predictor, trained on tasks of its pool unless it is fitted."""
@@ -504,7 +519,7 @@ class PoolStudy:
 
         report("training Meta-CP's quantile predictor", 0, None)
         scores = self._score_pool(pool)
-        queries = largest_queries(pool, self._shape["shots"], self.test_queries)
+        queries = self._predictor_queries(pool)
         tasks = list(pool.tasks(PREDICTOR_TASKS, **self._shape, queries=queries, rng=0))
         names = np.arange(len(tasks)).repeat([len(task.query) for task in tasks])
         predictor = QuantilePredictor(epsilon=self.epsilon or 0, rng=0)
