@@ -24,6 +24,7 @@ from scipy import special, stats
 from metapac import Guarantee, MetaPS, allowed_errors
 from metapac.artefact import replacing
 from metapac.binomial import allowed_errors_in_task
+from metapac.evidence import ranks_within
 from metapac.fewshot import NormalFamily
 from metapac.fewshot.reproduce.figures import COLOURS
 from metapac.plots import INK, create_figure, save
@@ -76,8 +77,8 @@ def make_rules(tasks: int, examples: int, delta: float | None = DELTA) -> Rules:
     methods = {}
     for split in SPLITS:
         guarantee = Guarantee(epsilon=EPSILON, alpha=ALPHA, delta=delta, split=split)
-        levels = (level.alpha_within for level in guarantee.levels)
-        methods[split] = usable(levels, guarantee.allowed_low_thresholds(tasks), examples)
+        within = ranks_within(np.array([examples]), guarantee)[0].tolist()
+        methods[split] = used_pairs(within, guarantee.allowed_low_thresholds(tasks))
     if delta is None:
         across = [across_rank(tasks, MIDDLE_LEVEL, None)]
         methods["middle level"] = usable([MIDDLE_LEVEL], across, examples)
@@ -89,6 +90,10 @@ def make_rules(tasks: int, examples: int, delta: float | None = DELTA) -> Rules:
 
 def usable(levels: Iterable[float], across: Iterable[int], examples: int) -> Pairs:
     within = (allowed_errors_in_task(examples, EPSILON, level) for level in levels)
+    return used_pairs(within, across)
+
+
+def used_pairs(within: Iterable[int], across: Iterable[int]) -> Pairs:
     return tuple(pair for pair in zip(within, across, strict=True) if min(pair) >= 0)
 
 

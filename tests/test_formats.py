@@ -10,7 +10,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -32,6 +32,7 @@ from metapac import (
     MetaPS,
     Monitor,
     Site,
+    draw_tasks,
     explore,
     load,
     read_pilot,
@@ -62,6 +63,11 @@ SCHEMA_FOLDER = Path(str(resources.files("metapac").joinpath("schemas")))
 SCHEMAS = {path.stem: json.loads(path.read_text("utf-8")) for path in SCHEMA_FOLDER.glob("*.json")}
 
 
+def _of(names: Sequence[str]) -> tuple[Any, Any]:
+    kept = np.isin(TASKS, names)
+    return TRUE[kept], TASKS[kept]
+
+
 def save_one_of_each(folder: Path) -> None:
     classes, float32 = ["cat", "dog"], np.dtype("float32")
     about = Context(model="a", trained_on=["x", 1], unit="hospital")
@@ -82,6 +88,10 @@ def save_one_of_each(folder: Path) -> None:
         "monitor": monitor,
         "pilot": explore(SCORES, TASKS, Y, classes=classes),
         "offset": TaskOffset(unlabelled=9, weights=(0.5,) * 13, classes=frozenset({"cat"})),
+        "draw": (draw := draw_tasks(NAMES, 30, rng=1)),
+        "list": MetaPS(**LEVELS, new_tasks=10).calibrate(
+            *_of(draw.drawn), context=Context(draw=draw)
+        ),
     }
     for name, each in saved.items():
         each.save(folder / f"{name}.json")

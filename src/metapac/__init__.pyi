@@ -12,6 +12,7 @@ from metapac import fewshot as fewshot  # noqa: TID251
 from metapac import grouping as grouping
 from metapac import guarantee as guarantee
 from metapac import heart_sites as heart_sites
+from metapac import lists as lists
 from metapac import monitoring as monitoring
 from metapac import planning as planning
 from metapac import plots as plots
@@ -57,10 +58,15 @@ from metapac.federated import read_site as read_site
 from metapac.grouping import Scored as Scored
 from metapac.guarantee import Guarantee as Guarantee
 from metapac.heart_sites import load_heart_sites as load_heart_sites
+from metapac.lists import Draw as Draw
+from metapac.lists import draw_tasks as draw_tasks
+from metapac.lists import read_draw as read_draw
 from metapac.monitoring import Monitor as Monitor
 from metapac.monitoring import open_monitor as open_monitor
+from metapac.planning import ListPlan as ListPlan
 from metapac.planning import Plan as Plan
 from metapac.planning import plan as plan
+from metapac.planning import plan_list as plan_list
 from metapac.predictors import PS as PS
 from metapac.predictors import MetaPS as MetaPS
 from metapac.predictors import load as load

@@ -11,6 +11,7 @@ from metapac._text import name_score
 from metapac.data_checks import judge_near_names, report
 from metapac.errors import InvalidInput
 from metapac.inputs import as_plain_label, match_names
+from metapac.lists import Draw
 from metapac.score_functions import ScoreFunction
 
 # Parameters that list tasks, and why the guarantee does not hold if one of them is calibrated on.
@@ -34,6 +35,9 @@ class Context:
         What the model was trained on if that cannot be listed as tasks, such as "64 other classes".
     pilot : iterable, optional
         Tasks on which epsilon or alpha were chosen. None of them may be a calibration task.
+    draw : Draw, optional
+        Draw of the calibration tasks from a finite list, from `draw_tasks`: calibration refuses
+        other tasks, and evaluation tasks that are not on the list.
     drawn_from : str, optional
         What the calibration tasks were drawn from, such as "16 classes", if they share it. The
         explanation then says that the guarantee is for new tasks of these classes.
@@ -58,6 +62,7 @@ class Context:
     trained_on: Iterable[Any] | None = None
     training: str | None = None
     pilot: Iterable[Any] | None = None
+    draw: Draw | None = None
     drawn_from: str | None = None
     unit: str = "task"
     example: str = "example"
@@ -68,8 +73,11 @@ class Context:
             object.__setattr__(self, "score", str(self.score))
         elif callable(self.score):
             object.__setattr__(self, "score", name_score(self.score))
+        if not isinstance(self.draw, Draw | None):
+            rule = "draw must be what draw_tasks or read_draw returned"
+            raise InvalidInput(f"{rule}, got {brief(self.draw)}.", parameter="draw")
         for name, value in vars(self).items():
-            if name not in _APART and (value is not None or name in ("unit", "example")):
+            if name not in (*_APART, "draw") and (value is not None or name in ("unit", "example")):
                 _check_name(name, value)
         for name in _APART:
             object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
@@ -130,7 +138,8 @@ class Context:
         """
         default, values = vars(Context()), vars(self)
         given = {name: value for name, value in values.items() if value != default[name]}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+        return plain if self.draw is None else plain | {"draw": self.draw.to_dict()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any] | None) -> Context:
@@ -147,7 +156,10 @@ class Context:
             The context.
         """
         names = cls.__dataclass_fields__
-        return cls(**{k: v for k, v in (body or {}).items() if k in names and v is not None})
+        given = {k: v for k, v in (body or {}).items() if k in names and v is not None}
+        if "draw" in given:
+            given["draw"] = Draw.from_dict(given["draw"])
+        return cls(**given)
 
 
 def as_context(

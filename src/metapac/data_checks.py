@@ -588,7 +588,14 @@ def count_matrix(
 
 def check_sites(names: Iterable[Any], *, allow: Iterable[str] = ()) -> None:
     """Check that no site has two names that are alike; each of them may only count once."""
-    finding = judge_task_names(names, what="site")
+    check_names_differ(names, what="site", allow=allow)
+
+
+def check_names_differ(
+    names: Iterable[Any], *, what: str = "task", allow: Iterable[str] = ()
+) -> None:
+    """Raise if names are alike: one task may not count twice."""
+    finding = judge_task_names(names, what=what)
     report([finding and finding._replace(is_error=True)], allow)
 
 

@@ -32,8 +32,8 @@ from metapac.verdict import (
     Verdict,
     are_above,
     clopper_pearson_interval,
-    judge,
     judge_classes,
+    judge_each,
 )
 from metapac.words import Words, render_text
 
@@ -131,6 +131,9 @@ class Evaluation:
         Cluster of each task, if clusters are known.
     drawn : DrawnRows, or None
         The draw of one row of each unit, if units within tasks are known.
+    missing : tuple
+        Tasks of a finite list that were not evaluated, if the list was drawn from by `draw_tasks`;
+        without them there is no verdict on it.
 
     Examples
     --------
@@ -160,6 +163,7 @@ class Evaluation:
     ranges: Floats | None = None
     clusters: tuple[Any, ...] | None = None
     drawn: DrawnRows | None = None
+    missing: tuple[Any, ...] = ()
 
     @property
     def _parts(self) -> Mapping[Any, Evaluation]:
@@ -293,6 +297,7 @@ class Evaluation:
         """
         result: dict[str, Any] = {} if self.verdict is None else {"verdict": self.verdict.to_dict()}
         result |= self._figures() | {"overlap": [*map(str, self.overlap)], "classes": None}
+        result |= {"missing": [*map(str, self.missing)]} if self.missing else {}
         result |= {} if self.drawn is None else {"drawn": self.drawn._asdict()}
         if self.classes is not None:
             result["classes"] = [
@@ -406,6 +411,8 @@ class Evaluation:
         if self.overlap:
             count, names = words.count_units(len(self.overlap)), listed([*map(str, self.overlap)])
             lines.append(f"{count} not new, so not counted here: {names}.")
+        if self.missing:
+            lines.append(f"Missing from the list: {listed([*map(str, self.missing)])}.")
         if self.widths is not None and len(self.widths):
             lines.append(f"Intervals: mean width {np.mean(self.widths):.4g} over {words.units}.")
         if (shares := self.set_shares) is not None:
@@ -598,7 +605,7 @@ def _assess_tasks(
     """Assess one guarantee for the examples of all classes."""
     least, epsilon = max(1, minimum), float(promise.epsilon)
     evaluation = _evaluate(tally, epsilon, least)
-    verdict = judge(evaluation.examples, evaluation.missed, epsilon=epsilon, **levels)
+    (verdict,) = judge_each([(evaluation.examples, evaluation.missed)], [epsilon], **levels)
     classes = None
     if tally.classes is not None and tally.label is not None:
         some, length = (_sum_tasks(tally)[0] >= least)[tally.task], len(tally.classes)
@@ -762,11 +769,32 @@ def evaluate(
     assess = _assess_tasks if promise.classes_ is None else _assess_classes
     levels = {"alpha": getattr(promise, "alpha", None), "delta": promise.delta}
     levels["false_alarm"] = false_alarm
-    found = assess(promise, _draw_from_clusters(promise, rest), minimum, levels)
+    judged, missing = _draw_from_clusters(promise, rest), ()
+    if (new_tasks := getattr(promise, "new_tasks", None)) is not None:
+        missing = _compare_with_list(promise.context_, judged)
+        levels |= {"new_tasks": new_tasks, "there": len(judged.names)}
+    found = assess(promise, judged, minimum, levels)
     overlap = tuple(tally.names[old].tolist())
-    evaluation = replace(found, overlap=overlap, min_examples=max(1, minimum), drawn=drawn)
+    about = {"overlap": overlap, "min_examples": max(1, minimum), "drawn": drawn}
+    evaluation = replace(found, **about, missing=missing)
     _check_any_left(evaluation)
     return replace(evaluation, verdict=_complete(found.verdict, promise))
+
+
+def _compare_with_list(context: Context, tally: Tally) -> tuple[Any, ...]:
+    """Return the other tasks of a list that are missing; raise for tasks that are not on it."""
+    if context.draw is None:
+        return ()
+    here = [*tally.names.tolist()] if tally.clusters is None else [*tally.clusters]
+    rest, found = {*map(str, context.draw.rest)}, {*map(str, here)}
+    if foreign := [name for name in here if str(name) not in rest]:
+        raise InvalidInput(
+            f"{len(foreign)} tasks are not on the list that was drawn from "
+            f"({listed([*map(repr, foreign)])}), and the guarantee is for the others on it. Leave "
+            "them out.",
+            parameter="tasks",
+        )
+    return tuple(name for name in context.draw.rest if str(name) not in found)
 
 
 def _count_misses(promise: ThresholdSets, data: Data, skipped: frozenset[str]) -> Tally:

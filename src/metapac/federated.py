@@ -24,6 +24,7 @@ from metapac.grouping import Data, DrawnRows, Scored, as_data
 from metapac.guarantee import Guarantee, drop_defaults, keep_rule
 from metapac.planning import min_sample_size
 from metapac.predictors import MetaPS, match_classes
+from metapac.ranks import failure_of_ranks
 from metapac.risk import MetaRisk
 from metapac.verdict import probability_of_any
 from metapac.words import round_down
@@ -757,6 +758,8 @@ def failure_probability(
         tasks -= liars
     else:  # each liar can hide one low threshold, the same one at every level
         ranks = tuple(k + liars if k >= 0 else k for k in ranks)
+    if (of_list := guarantee.list_of_new_tasks) is not None:
+        return failure_of_ranks(tasks, guarantee.levels, ranks, of_list)
     return min(1.0, probability_of_any(tasks, shares, ranks))
 
 

@@ -55,6 +55,23 @@ def _describe_misses(g: Guarantee, threshold: Thresholds, columns: Mapping[str, 
     return f"{what} miss the true {truth} at most {percent(g.miss_rate)} of the time"
 
 
+def describe_share(g: Guarantee, unit: str, units: str, clusters: str | None = None) -> str:
+    """Return on which new tasks a guarantee holds, such as "at least 90% of new hospitals"."""
+    if (of_list := g.list_of_new_tasks) is None:
+        of_new = "" if clusters is None else f" of new {clusters}"
+        return f"at least {percent(g.alpha, complement=True)} of new {units}{of_new}"
+    if clusters is None:
+        return of_list.describe(units)
+    return f"one random {unit} of {of_list.describe(clusters)}"
+
+
+def describe_list_draw(of_list: NewTasks, units: str, tasks: int | None) -> str:
+    """Return what a guarantee for a finite list assumes of the draw, and what it does not."""
+    whole = f"all {of_list.number + tasks:,} {units}" if tasks else f"{units} that holds the others"
+    drawn = f"the calibration {units} were drawn at random from a list of {whole}"
+    return f"{drawn} (no distribution of {units} is assumed)"
+
+
 def averages_classes(g: Guarantee, columns: Mapping[str, Any]) -> bool:
     """Return whether misses are averaged over the classes of a task, and so depend on their mix."""
     return not (g.per_class or hold_numbers(columns) or hold_losses(columns))
@@ -311,9 +328,7 @@ class Guarantee:
     @property
     def list_of_new_tasks(self) -> NewTasks | None:
         """The finite list of new tasks; None for new tasks from a distribution."""
-        if self.new_tasks is None:
-            return None
-        return NewTasks(self.new_tasks, math.floor(Fraction(repr(self.alpha)) * self.new_tasks))
+        return None if self.new_tasks is None else NewTasks.at_most(self.alpha, self.new_tasks)
 
     def allowed_low_thresholds(self, tasks: int) -> tuple[int, ...]:
         """Return for each level how many task thresholds may lie below the level's threshold.
@@ -483,20 +498,23 @@ class Guarantee:
         of_class = " of that class" if self.per_class else ""
         size = f" with at least {self.min_examples} examples{of_class}" if self.min_examples else ""
         unit, units = cluster or ("task", "tasks")
-        drawn, new = units, "new tasks"
+        of_list, drawn = self.list_of_new_tasks, units
         if cluster is not None:
-            drawn, new = f"{units} and of one task in each", f"new tasks of new {units}"
+            drawn = f"{units} and of one task in each"
         count = "" if tasks is None else f"{tasks} "
         draw = f"over the draw of the {count}calibration {drawn}{size}"
         draw += " and of the seed" * (self.randomise is not None)
         draw += f", whatever up to {self.dishonest} of them report" * bool(self.dishonest)
         misses = _describe_misses(self, threshold, columns)
-        claim = f"{misses} on at least {percent(self.alpha, complement=True)} of {new}{size}"
+        share = describe_share(self, "task", "tasks", cluster and units)
+        claim = f"{misses} on {share}{size}"
+        alike = f"calibration {units} and new {units} are drawn i.i.d. from one distribution"
+        if of_list is not None:
+            alike = describe_list_draw(of_list, units, None if self.min_examples else tasks)
         if self.delta is not None:
-            sure, alike = percent(self.delta, complement=True), "drawn i.i.d. from one distribution"
-            start = f"With confidence {sure} {draw}, {claim},"
+            start = f"With confidence {percent(self.delta, complement=True)} {draw}, {claim},"
         else:
-            alike = "exchangeable"
+            alike = f"calibration {units} and new {units} are exchangeable"
             start = (
                 f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
                 "and gives no confidence for this one; it holds"
@@ -511,7 +529,7 @@ class Guarantee:
         if self.randomise is not None:
             fixed += f", the names of tasks, the seed {self.randomise} of randomised ranks"
         return (
-            f"{start} provided that calibration {units} and new {units} are {alike}, "
+            f"{start} provided that {alike}, "
             f"{SAMPLED}{mix}, that no calibration {unit} was seen in training, "
             f"and that {fixed} and the number of {units} were fixed before looking at results."
         )

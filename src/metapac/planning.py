@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -20,7 +22,7 @@ from metapac.data_checks import check_levels
 from metapac.errors import InvalidInput, keyword
 from metapac.guarantee import SPLITS, Guarantee, Split
 from metapac.inputs import check_one_dimensional
-from metapac.ranks import Level, equal_share
+from metapac.ranks import Level, NewTasks, equal_share
 
 if TYPE_CHECKING:
     from metapac.evidence import Clusters
@@ -29,8 +31,12 @@ Sizes = ArrayLike | Mapping[Any, ArrayLike]  # of all classes together, or by cl
 # Above this number of tasks, each level gets an equal share of delta: close to exact, and fast.
 _EXACT = 20_000
 _MAX_TRIED = 40  # sizes, or numbers of tasks, to try where each takes time
+_MAX_DIVISIONS = 12  # of a list
 SHOWN_CLASSES = 3
 _SHOWN_STEPS = 3
+# With delta=None the joint split may give up a rank, for its levels for small tasks, that tight
+# keeps; from about this size on, the rank is worth more (benchmarks/splits.md).
+_LARGE = 300
 WEAKEST = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.2}  # larger values are not worth suggesting
 
 
@@ -623,11 +629,26 @@ def compare_splits(demands: Sequence[Demand]) -> tuple[Option, ...]:
     The comparison looks at sizes alone, at no score. If no split is feasible, a guarantee in
     expectation is added. Of several classes, the scarcest one counts.
     """
-    splits = dict.fromkeys([*SPLITS, demands[0].guarantee.split])
-    options = [_option(demands, split=split) for split in splits]
-    if not any(option.feasible for option in options):
+    g = demands[0].guarantee
+    options = [_option(demands, split=each.split) for each in find_splits(g)]
+    if not any(option.feasible for option in options) and g.new_tasks is None:
         options.append(_option(demands, delta=None))
-    return tuple(sorted(options, key=lambda option: not option.feasible))
+    by_split = {option.split: option for option in options if option.feasible}
+    first = ""
+    if g.delta is None and {"joint", "tight"} <= by_split.keys():
+        ranks = (max(by_split[split].nth_lowest) for split in ("joint", "tight"))
+        size = min(np.median(np.repeat(one.sizes, one.counts)) for one in demands)
+        first = "tight" if next(ranks) < next(ranks) and size >= _LARGE else ""
+    return tuple(sorted(options, key=lambda option: (not option.feasible, option.split != first)))
+
+
+def find_splits(g: Guarantee) -> list[Guarantee]:
+    """Return a guarantee with each split that serves it."""
+    found = []
+    for split in dict.fromkeys([*SPLITS, g.split]):
+        with suppress(InvalidInput):
+            found.append(replace(g, split=split))
+    return found
 
 
 def _option(demands: Sequence[Demand], **changes: Any) -> Option:
@@ -889,6 +910,11 @@ class Plan:
         between = ", or something in between" * (len(self.needs) > 2)
         head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
         note = "Every split gives the same guarantee; joint is the default."
+        if self.guarantee.delta is None:
+            note += (
+                " For large tasks tight may take a higher rank, and then has smaller sets. Number"
+            )
+            note += " and size of the tasks decide: choose before you look at scores."
         if self.guarantee.dishonest:
             note += f" It holds whatever up to {self.guarantee.dishonest} of the tasks send."
         if self.sizes:
@@ -931,8 +957,7 @@ class Plan:
         dict from split to Plan
             The plans.
         """
-        splits = dict.fromkeys([*SPLITS, self.guarantee.split])
-        parts = [replace(self.guarantee, split=split) for split in splits]
+        parts = find_splits(self.guarantee)
         return {g.split: replace(self, guarantee=g, needs=find_needs(g)) for g in parts}
 
     def _option(self) -> Option | None:
@@ -946,6 +971,168 @@ class Plan:
         return bool(self.options) and (best is None or best.delta != self.guarantee.delta)
 
 
+class Division(NamedTuple):
+    """How a finite list can be divided, from `plan_list`.
+
+    Attributes
+    ----------
+    label, others : int
+        Number of tasks to draw and label, and of the others, which the guarantee is for.
+    may_exceed : int
+        Number of others that may exceed ``epsilon``.
+    examples_per_task : int
+        Number of labelled examples that each task drawn needs.
+    """
+
+    label: int
+    others: int
+    may_exceed: int
+    examples_per_task: int
+
+
+@dataclass(frozen=True)
+class ListPlan:
+    """How many tasks of a finite list to label, from `plan_list`.
+
+    Attributes
+    ----------
+    listed : int
+        Number of tasks on the list.
+    divisions : tuple of Division
+        The fewest tasks to label for each number of others that may exceed ``epsilon``, and more
+        of them where each then needs fewer examples; empty if no number is enough.
+    guarantee : Guarantee
+        The guarantee, for the others of the first division.
+    """
+
+    listed: int
+    divisions: tuple[Division, ...]
+    guarantee: Guarantee
+
+    @property
+    def label(self) -> int | None:
+        """Least number of tasks to draw and label; None if no number is enough."""
+        return self.divisions[0].label if self.divisions else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON can hold it, as ``metapac plan --list --json`` prints it.
+
+        Returns
+        -------
+        dict
+            Number of tasks listed, least number to label, and the divisions.
+        """
+        rows = [division._asdict() for division in self.divisions]
+        return {"listed": self.listed, "label": self.label, "divisions": rows}
+
+    def __str__(self) -> str:
+        """How many tasks to draw, and what more of them buy."""
+        g = self.guarantee
+        if not self.divisions:
+            return (
+                f"A list of {count_tasks(self.listed)} is too short for "
+                f"{keyword('alpha', g.alpha)} and {keyword('delta', g.delta)}: however many are "
+                "labelled, nothing can be guaranteed for the others."
+            )
+        first = self.divisions[0]
+        others = NewTasks(first.others, first.may_exceed).describe("tasks")
+        head = (
+            f"Draw {first.label} of the {self.listed} tasks at random, and label at least "
+            f"{first.examples_per_task} examples in each. The guarantee is then for {others}."
+        )
+        rows = [{k.replace("_", " "): v for k, v in x._asdict().items()} for x in self.divisions]
+        return "\n\n".join([head, format_table(rows), *self._find_gaps()])
+
+    def _find_gaps(self) -> list[str]:
+        """Return a warning of numbers of tasks between these that are not enough."""
+        gaps = []
+        for one, other in itertools.pairwise(self.divisions):
+            last = self.listed - math.ceil(one.may_exceed / Fraction(repr(self.guarantee.alpha)))
+            if one.may_exceed > other.may_exceed and last + 1 < other.label:
+                gaps.append(f"{last + 1} to {other.label - 1}")
+        if not gaps:
+            return []
+        return [
+            f"Not enough: {', '.join(gaps)}. More labels are worse there, because fewer of the "
+            "others may exceed epsilon."
+        ]
+
+
+def plan_list(
+    listed: int,
+    *,
+    epsilon: float,
+    alpha: float,
+    delta: float,
+    split: Split = "joint",
+    classes: int = 1,
+    min_examples: int = 0,
+    allow: Iterable[str] = (),
+) -> ListPlan:
+    """Return how many tasks of a finite list to draw and label, so that the others are covered.
+
+    Parameters
+    ----------
+    listed : int
+        Number of tasks on the list, such as 53 hospitals.
+    epsilon, alpha, delta : float
+        The guarantee, as in `Guarantee`: of the m others, ``alpha * m``, rounded down, may exceed
+        ``epsilon``.
+    split, classes, min_examples, allow : optional
+        As in `plan`.
+
+    Returns
+    -------
+    ListPlan
+        The least number, and what other numbers buy.
+
+    Examples
+    --------
+    >>> from metapac import plan_list
+    >>> plan_list(53, epsilon=0.1, alpha=0.1, delta=0.05).divisions[0]
+    Division(label=33, others=20, may_exceed=2, examples_per_task=44)
+    """
+    listed, number = (
+        as_whole_number("listed", listed, minimum=2),
+        as_whole_number("classes", classes),
+    )
+    more: Any = {"split": split, "min_examples": min_examples, "per_class": number > 1}
+    whole = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, new_tasks=listed - 1, **more)
+    check_levels(whole.epsilon, whole.alpha, whole.delta, allow=allow)
+
+    def divide(label: int) -> Division | None:
+        g = replace(whole, new_tasks=listed - label).for_class(None, range(number))
+        ranks = zip(g.allowed_low_thresholds(label), g.levels, strict=True)
+        sizes = [min_task_size(g, level) for rank, level in ranks if rank >= 0]
+        of_list = NewTasks.at_most(alpha, listed - label)
+        return Division(label, *of_list, min(sizes)) if sizes else None
+
+    found: list[Division] = []
+    for start, end in _find_blocks(listed, alpha):
+        if len(found) >= _MAX_DIVISIONS:
+            break
+        if divide(end) is None:
+            continue
+        # As many others may exceed epsilon: to label one of them too only helps.
+        least = min_integer(lambda label: divide(label) is not None, start - 1, end)
+        ways = {way.examples_per_task: way for x in (end, least) if (way := divide(x)) is not None}
+        found += sorted(ways.values())
+    first = found[0] if found else None
+    return ListPlan(
+        listed, tuple(found), whole if first is None else replace(whole, new_tasks=first.others)
+    )
+
+
+def _find_blocks(listed: int, alpha: float) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of tasks to label for which as many of the others may exceed epsilon."""
+    start = 1
+    while start < listed:
+        may_exceed = NewTasks.at_most(alpha, listed - start).may_break
+        end = listed - max(1, math.ceil(may_exceed / Fraction(repr(alpha))))
+        yield start, end
+        start = end + 1
+
+
 @overload
 def plan(
     *,
@@ -955,6 +1142,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
+    new_tasks: int | None = None,
     sizes: Sizes | None = None,
     allow: Iterable[str] = (),
     **options: Any,
@@ -977,6 +1165,7 @@ def plan(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
+    new_tasks: int | None = None,
     sizes: Sizes | None = None,
     allow: Iterable[str] = (),
     **options: Any,
@@ -994,6 +1183,8 @@ def plan(
         returned, are then per class.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with several classes, of the class).
+    new_tasks : int, optional
+        Number of other tasks in a finite list, as in `Guarantee`; `plan_list` divides a list.
     sizes : array_like of int, or mapping from class to array_like of int, optional
         Number of labelled examples of each task that you have; for several classes, of each class.
     allow : iterable of str, default ()
@@ -1031,10 +1222,11 @@ def plan(
     number = max(as_whole_number("classes", classes), len(counts))
     more: Any = {"split": split, "min_examples": min_examples, **options}
     given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}
-    if counts and not any(given.values()):
+    if counts and not any(given.values()) and new_tasks is None:
         return find_offers(counts, classes=number, **more)
     if missing := [name for name, is_given in given.items() if not is_given]:
         raise TypeError(f"plan is missing {' and '.join(missing)}. Pass all levels, or only sizes.")
+    more["new_tasks"] = new_tasks
     asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, per_class=number > 1, **more)  # type: ignore[arg-type]
     check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
     part = asked.for_class(None, range(number))

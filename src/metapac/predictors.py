@@ -883,6 +883,9 @@ class MetaPS(ThresholdSets):
             data.check_origin(self.context_, None)
         elif classes is not None or np.ndim(data.scores) == 2:
             self._check_order(data.scores, classes)
+        if self.new_tasks is not None:
+            rule = "a finite list is drawn from once. Calibrate again on all tasks, with new_tasks"
+            raise InvalidInput(f"add: {rule}.", parameter="new_tasks")
         guarantee, drawn = self._make_guarantee(), self._evidence.clusters or self._evidence.within
         about, allow = data.add_origin(self.context_), data_checks.check_allowed(allow)
         rng = 0 if drawn is None else drawn.rng
@@ -1088,6 +1091,7 @@ class MetaPS(ThresholdSets):
     ) -> Self:
         """Check that the tasks support the guarantee, then take the second step."""
         about = as_context(context, evidence.names.tolist(), allow)
+        _check_draw(about, evidence, guarantee.new_tasks)
         data_checks.report([data_checks.judge_copies(evidence.contents)], allow)
         parts = evidence.parts(guarantee)
         outcomes = [part.second_step() for part in parts]
@@ -1170,6 +1174,13 @@ class MetaPS(ThresholdSets):
         parts = stored.parts(guarantee)
         self._set_results(guarantee, stored, parts, [part.second_step() for part in parts])
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
+
+
+def _check_draw(about: Context, evidence: Evidence, new_tasks: int | None) -> None:
+    """Raise unless the tasks, or their clusters, are those drawn from a list, if there is one."""
+    if about.draw is not None:
+        units = evidence.names if evidence.clusters is None else evidence.clusters.names
+        about.draw.check_calibration(units.tolist(), new_tasks, absent=evidence.absent)
 
 
 def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floats:
@@ -1384,6 +1395,8 @@ def load(path: PathLike) -> Any:
         predictor.context_ = Context.from_json(body.get("context"))
         tasks = getattr(predictor, "tasks_", ())
         predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
+        if isinstance(predictor, MetaPS):
+            _check_draw(predictor.context_, predictor._evidence, predictor.new_tasks)
         name, evident = predictor._encoded_result()
         if body[name] != evident:
             raise InvalidInput(f"{name} is {body[name]}, but the evidence gives {evident}.")

@@ -40,6 +40,9 @@ _PARTS = (0.25, 0.1, 0.05, 0.02)
 # regardless of the other levels, so that these four alone never give smaller sets. (This fits for
 # alpha up to 0.4 at least; where it does not, all levels get the common share.)
 _MIN_SHARES = dict.fromkeys((0.02, 0.1, 0.25, 0.5), 1 / 4)
+# Of a list, levels above 1/2, which only very small tasks need, start with at most this share of
+# delta: H varies so much that with all of it they would lower the ranks of the others.
+_LIST_SHARE = 0.4
 
 
 class Level(NamedTuple):
@@ -54,6 +57,19 @@ class NewTasks(NamedTuple):
 
     number: int
     may_break: int
+
+    @classmethod
+    def at_most(cls, alpha: float, number: int) -> NewTasks:
+        """Return a list of which a fraction ``alpha``, rounded down, may be violated."""
+        return cls(number, math.floor(Fraction(repr(alpha)) * number))
+
+    def describe(self, units: str) -> str:
+        """Return on which tasks of the list a guarantee holds."""
+        if self.number == 1:
+            return f"the one other of the {units}"
+        if not self.may_break:
+            return f"all {self.number:,} other {units}"
+        return f"all but at most {self.may_break:,} of the {self.number:,} other {units}"
 
 
 ONE_NEW_TASK = NewTasks(1, 0)  # the list of a guarantee in expectation
@@ -91,8 +107,10 @@ def joint_ranks(
     chain, lower = _make_chain(tasks, levels, delta, new_tasks, dishonest)
     ranks = np.array(lower)
     if chain is not None:
-        min_shares = [_MIN_SHARES.get(level.alpha_within, 0.0) for level in levels]
-        common = _common_ranks(chain, delta, np.array(min_shares))
+        within = np.array([level.alpha_within for level in levels])
+        min_shares = np.array([_MIN_SHARES.get(level, 0.0) for level in within.tolist()])
+        is_dear = (within > 0.5) & (new_tasks is not None)
+        common = _common_ranks(chain, delta, min_shares, np.where(is_dear, _LIST_SHARE, 1.0))
         ranks = max(common, ranks, key=lambda found: int(found.sum()))
     ranks[ranks < dishonest] = -1
     if chain is not None:
@@ -120,7 +138,9 @@ def failure_of_ranks(
         across = [level.alpha_across for level in levels]
         chain = _Chain.of_shares(tasks, across, nothing, [*ranks], _MIN_DELTA)
     else:
-        chain = _Chain.of_list(tasks, levels, new_tasks, _MIN_DELTA)
+        pairs = zip(ranks, levels, strict=True)
+        quantile = max(math.ceil((rank + 1) / (1 - level.alpha_within)) for rank, level in pairs)
+        chain = _Chain.of_list(tasks, levels, new_tasks, _MIN_DELTA, quantile)
     return chain.probability(np.array(ranks))
 
 
@@ -146,11 +166,13 @@ def _make_chain(
     return _Chain.of_shares(tasks, across, floor, upper, delta), lower
 
 
-def _common_ranks(chain: _Chain, delta: float, min_shares: NDArray[np.float64]) -> Counts:
+def _common_ranks(
+    chain: _Chain, delta: float, min_shares: NDArray[np.float64], max_shares: NDArray[np.float64]
+) -> Counts:
     """Return the ranks at the largest common share of delta whose union is within delta."""
 
     def ranks_at(share: float) -> Counts:
-        return chain.ranks_at(delta * np.maximum(share, min_shares))
+        return chain.ranks_at(delta * np.clip(share, min_shares, max_shares))
 
     def fits(share: float) -> bool:
         return chain.probability(ranks_at(share)) <= delta * (1 - _SLACK)
@@ -160,7 +182,7 @@ def _common_ranks(chain: _Chain, delta: float, min_shares: NDArray[np.float64]) 
     low, high = 1 / len(min_shares), 1.0
     if not fits(low):  # without minimum shares, equal shares are valid despite rounding
         if min_shares.any():
-            return _common_ranks(chain, delta, 0 * min_shares)
+            return _common_ranks(chain, delta, 0 * min_shares, max_shares)
         return ranks_at(low)
     while high - low > 1e-6 and (ranks_at(low) != ranks_at(high)).any():
         middle = (low + high) / 2
@@ -243,19 +265,27 @@ class _Chain:
         return cls(windows, start, _cdf(windows[0].low, tasks, across[0]), steps)
 
     @classmethod
-    def of_list(cls, tasks: int, levels: tuple[Level, ...], new: NewTasks, delta: float) -> _Chain:
+    def of_list(
+        cls,
+        tasks: int,
+        levels: tuple[Level, ...],
+        new: NewTasks,
+        delta: float,
+        quantile: int | None = None,
+    ) -> _Chain:
         """Return the chain that starts from the count H of a list of new tasks."""
-        origin, mass = _list_window(tasks, levels, new, delta)
-        windows, steps, nothing = [origin], [], np.empty(0)
+        origin, mass = _list_window(tasks, levels, new, delta, quantile)
+        windows, steps, masses, nothing = [origin], [], [mass], np.empty(0)
         for before, level in pairwise((Level(0.0, 1.0), *levels)):
             kept = (1 - level.alpha_within) / (1 - before.alpha_within)
-            high = math.ceil(origin.high * (1 - level.alpha_within))
+            t = level.alpha_within
+            reach = origin.high * (1 - t) + _ABOVE_STEP * math.sqrt(origin.high * t * (1 - t))
+            high = min(origin.high, math.ceil(reach) + 2)
             windows.append(_Window(-1, high, nothing))
             steps.append(_step(windows[-2], windows[-1], kept, delta))
-            mass = steps[-1].forward(mass)
-            windows[-1] = windows[-1]._replace(below=np.cumsum(mass))
-        start = steps[0].forward(_list_window(tasks, levels, new, delta)[1])
-        return cls(windows[1:], start, 0.0, steps[1:])
+            masses.append(steps[-1].forward(masses[-1]))
+            windows[-1] = windows[-1]._replace(below=np.cumsum(masses[-1]))
+        return cls(windows[1:], masses[1], 0.0, steps[1:])
 
     def ranks_at(self, deltas: NDArray[np.float64]) -> Counts:
         """Return for each level the largest rank whose probability is at most its delta."""
@@ -310,13 +340,17 @@ def list_start(tasks: int, new: NewTasks) -> NDArray[np.float64]:
 
 
 def _list_window(
-    tasks: int, levels: tuple[Level, ...], new: NewTasks, delta: float
+    tasks: int,
+    levels: tuple[Level, ...],
+    new: NewTasks,
+    delta: float,
+    quantile: int | None = None,
 ) -> tuple[_Window, NDArray[np.float64]]:
     """Return the counts H that are tracked, and their probabilities."""
     mass = list_start(tasks, new)
     below = np.cumsum(mass)
     # A count so far above the quantile of delta is too low at no level.
-    quantile = int(np.searchsorted(below, delta))
+    quantile = int(np.searchsorted(below, delta)) if quantile is None else quantile
     level = min(levels[-1].alpha_within, 0.99)
     reach = _LIST_ABOVE * math.sqrt(level / (1 - level))
     high = math.ceil((reach / 2 + math.sqrt(reach * reach / 4 + quantile + 2)) ** 2)

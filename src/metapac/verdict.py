@@ -13,12 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac._common import Counts, as_probability, as_whole_numbers, check_same_shape, listed
+from metapac._common import (
+    Counts,
+    as_probability,
+    as_whole_number,
+    as_whole_numbers,
+    check_same_shape,
+    listed,
+)
 from metapac._text import inflect
 from metapac.binomial import allowed_errors_in_task, min_integer, round_up
 from metapac.errors import InvalidInput
 from metapac.guarantee import JOINT_LEVELS, Epsilon, percent
-from metapac.ranks import equal_share
+from metapac.ranks import NewTasks, equal_share
 from metapac.words import Words
 
 
@@ -35,6 +42,9 @@ def clopper_pearson_interval(
 
 # The level at which a single task counts as within or above epsilon, for people to read.
 SHOWN_LEVEL = 0.05
+# A few tasks decide on a list: further levels let each of them count if it is clearly above.
+_LIST_LEVELS = (0.0001, 0.001, *JOINT_LEVELS)
+_ALL_LEVELS = ((0.0,), JOINT_LEVELS, _LIST_LEVELS)
 # Relative error reserved for rounding; probabilities are accurate to 1e-10.
 SLACK = 1e-9
 # Above this many tasks, each level gets an equal share of the error instead: also valid.
@@ -50,28 +60,42 @@ class Trials(NamedTuple):
 
 
 def count_trials(
-    sizes: Counts, misses: Counts, epsilon: float, label: Counts, classes: int, alpha: float | None
+    sizes: Counts,
+    misses: Counts,
+    epsilon: float,
+    label: Counts,
+    classes: int,
+    alpha: float | None,
+    of_list: NewTasks | None = None,
+    missing: int = 0,
 ) -> list[dict[str, Any]]:
     """Return what the verdict on each class rests on; for single examples there is only one."""
 
     def count_open(errors: Counts, rate: float) -> list[list[int]]:  # (classes, levels)
-        limits = [allowed_errors_in_task(sizes, rate, level) for level in JOINT_LEVELS]
+        limits = [allowed_errors_in_task(sizes, rate, level) for level in levels]
         counts = [np.bincount(label[errors > k], minlength=classes) for k in limits]
         return np.transpose(counts).tolist()  # type: ignore[no-any-return]
 
+    levels = JOINT_LEVELS if of_list is None else _LIST_LEVELS
     hits, rest, found = sizes - misses, complement(epsilon), []
-    shown = JOINT_LEVELS.index(SHOWN_LEVEL)
+    shown = levels.index(SHOWN_LEVEL)
     tasks = np.bincount(label, minlength=classes).tolist()
     open_counts = count_open(misses, epsilon), count_open(hits, rest)
     for n, not_within, not_above in zip(tasks, *open_counts, strict=True):
         if alpha is None:
             broken = Trials(int(sizes.sum()), epsilon, (int(misses.sum()),))
             true = Trials(int(sizes.sum()), rest, (int(hits.sum()),))
+        elif of_list is not None:
+            # So many tasks, at least, are above epsilon, or within; the counts are of all tasks.
+            above, within = of_list.may_break + 1, n + missing - of_list.may_break
+            broken = Trials(above, 1.0, tuple(count + missing for count in not_within))
+            true = Trials(max(within, 0), 1.0, tuple(count + missing for count in not_above))
         else:
             broken = Trials(n, alpha, tuple(not_within))
             true = Trials(n, 1 - alpha, tuple(not_above))
         counts = {"within": n - not_within[shown], "flagged": n - not_above[shown]}
-        found.append({"tasks": n, "if_broken": broken, "if_true": true} | counts)
+        counts |= {"tasks": n, "missing": missing}
+        found.append({"if_broken": broken, "if_true": true} | counts)
     return found
 
 
@@ -112,11 +136,12 @@ def p_value(trials: Trials) -> float:
 def _smallest_tail(trials: Trials) -> float:
     if not trials.number:
         return 1.0
-    return float(special.bdtr(np.array(trials.counts), trials.number, _shares(trials)).min())
+    counts = np.minimum(trials.counts, trials.number)  # those of a list are of all its tasks
+    return float(special.bdtr(counts, trials.number, _shares(trials)).min())
 
 
 def _shares(trials: Trials) -> NDArray[np.float64]:
-    levels = JOINT_LEVELS if len(trials.counts) > 1 else (0.0,)
+    levels = next(found for found in _ALL_LEVELS if len(found) == len(trials.counts))
     return trials.share * (1 - np.array(levels))
 
 
@@ -153,7 +178,11 @@ def _describe(verdict: Verdict, words: Words, of_class: str = "") -> str:
         return f"there is nothing to check{of_class}, because {verdict.trivial}"
     is_breach, rate = verdict.status == VIOLATED, percent(_rate(verdict))
     share = "the sets"
-    if verdict.alpha is not None:
+    if (of_list := verdict.of_list) is not None:
+        share = of_list.describe(words.units)
+        if is_breach:
+            share = f"more than {of_list.may_break:,} of the {of_list.number:,} other {words.units}"
+    elif verdict.alpha is not None:
         most, least = percent(verdict.alpha), percent(verdict.alpha, complement=True)
         share = f"{f'more than {most}' if is_breach else f'at least {least}'} of new {words.units}"
     limit = f"{'above' if is_breach else 'of at most'} {rate}"
@@ -173,10 +202,18 @@ def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
         p_value, level = verdict.p_violated, verdict.false_alarm
         low = (verdict.interval or (0.0, 1.0))[0]
         causes = f" {describe_causes(verdict.alpha, verdict.delta, low, words)}"
-    count = words.count_examples if verdict.alpha is None else words.count_units
+        if verdict.of_list is not None:
+            unlikely = "" if verdict.delta is None else f" ({percent(verdict.delta)} at most)"
+            causes = (
+                f" An unlucky draw{unlikely} explains it too; otherwise the {words.units} of the "
+                "calibration were not drawn at random, or the scores are not like theirs."
+            )
+    number = words.count_units(verdict.tasks)
+    if verdict.alpha is None:
+        number = words.count_examples(verdict.if_broken.number)
     shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
     return (
-        f"{claim}, judged by {count(verdict.if_broken.number)} ({shown}). If this were "
+        f"{claim}, judged by {number} ({shown}). If this were "
         f"false, the verdict would be {verdict.status!r} with probability at most "
         f"{percent(round_up(level))}.{causes}"
     )
@@ -200,14 +237,27 @@ def describe_causes(alpha: float | None, delta: float | None, low: float, words:
 
 def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
     """Return what is not settled, and which data would settle it."""
+    if (of_list := verdict.of_list) is not None and verdict.missing:
+        there = of_list.number - verdict.missing
+        return (
+            f"{there:,} of the {of_list.number:,} other {words.units} evaluated; "
+            f"{verdict.missing:,} {'is' if verdict.missing == 1 else 'are'} missing: no verdict on "
+            "the list."
+        )
     low, high = verdict.interval or (0.0, 1.0)
     rate = percent(_rate(verdict))
     what, ends = f"the {words.rate}", f"{low:.2%} to {high:.2%}"
     if verdict.alpha is not None:
         what, ends = f"the share of new {words.units} above {rate}", f"{low:.0%} to {high:.0%}"
+    if of_list is not None:
+        most = of_list.number
+        what = f"the number of these {words.units} above {rate}"
+        ends = f"{round(low * most):,} to {round(high * most):,} of {most:,}"
     confidence = percent(round_up(verdict.false_alarm), complement=True)
     do, these = ("does", "this") if verdict.tasks == 1 else ("do", "these")
-    if verdict.more_tasks:
+    if of_list is not None:
+        outlook = f"Label more {words.examples} of these {words.units}: there are no others."
+    elif verdict.more_tasks:
         more = f"{verdict.more_tasks:,} more {words.units} like {these}"
         outlook = f"About {more} would settle it."
     elif not verdict.tasks:
@@ -292,6 +342,10 @@ class Verdict:
         Why there is nothing to check, if the guarantee holds trivially; otherwise empty.
     rate : str
         What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
+    of_list : NewTasks or None
+        The finite list that is judged: how many tasks it has, and how many may exceed epsilon.
+    missing : int
+        How many of them were not evaluated; without them there is no verdict.
 
     Examples
     --------
@@ -315,6 +369,8 @@ class Verdict:
     example: str = "example"
     trivial: str = ""
     rate: str = "miss rate"
+    of_list: NewTasks | None = None
+    missing: int = 0
 
     @cached_property
     def together(self) -> Mapping[Any, Verdict]:
@@ -331,6 +387,8 @@ class Verdict:
         if self.by_class is not None:
             found = {part.status for part in self.together.values()}
             return next((s for s in (VIOLATED, UNDECIDED) if s in found), HOLDS)
+        if self.missing:
+            return UNDECIDED
         if _rejects(self.if_true, self.false_alarm):
             return VIOLATED
         return HOLDS if _rejects(self.if_broken, self._holds_at) else UNDECIDED
@@ -373,12 +431,25 @@ class Verdict:
             missed, confidence = broken.counts[0], 1 - 2 * limit
             ends = clopper_pearson_interval(missed, broken.number, confidence=confidence)
             return float(ends[0]), float(ends[1])
+        if self.of_list is not None:
+            return self._bounds_of_list()
         low, high = 0, 100  # moved inwards, up to the first fraction that is possible
         while low < 99 and _rejects(true._replace(share=1 - (low + 1) / 100), limit):
             low += 1
         while high > 1 and _rejects(broken._replace(share=(high - 1) / 100), limit):
             high -= 1
         return low / 100, high / 100
+
+    def _bounds_of_list(self) -> tuple[float, float]:
+        """Return bounds of the fraction of the list above epsilon, missing tasks included."""
+        assert self.of_list is not None
+        total, limit = self.tasks + self.missing, self.false_alarm
+        low, high = 0, total
+        while low < high and _rejects(self.if_true._replace(number=total - low), limit):
+            low += 1
+        while high > low and _rejects(self.if_broken._replace(number=high), limit):
+            high -= 1
+        return low / self.of_list.number, high / self.of_list.number
 
     @cached_property
     def more_tasks(self) -> int | None:
@@ -393,7 +464,7 @@ class Verdict:
             return max(known, default=0) if len(known) == len(needs) else None
         if self.status != UNDECIDED:
             return 0
-        if not self.tasks:
+        if not self.tasks or self.of_list is not None:
             return None
 
         def is_settled(tasks: int) -> bool:
@@ -472,6 +543,9 @@ class Verdict:
             "p_holds p_violated interval tasks within flagged more_tasks false_alarm alpha delta"
         )
         values = {name: getattr(self, name) for name in names.split()}
+        if self.of_list is not None:
+            new_tasks, may_exceed = self.of_list
+            values |= {"new_tasks": new_tasks, "may_exceed": may_exceed, "missing": self.missing}
         return {"status": self.status, "sentence": self.sentence()} | values
 
     def __str__(self) -> str:
@@ -485,6 +559,7 @@ def judge(
     epsilon: float,
     alpha: float | None,
     delta: float | None,
+    new_tasks: int | None = None,
     false_alarm: float = 0.05,
 ) -> Verdict:
     """Judge from labelled new tasks whether a guarantee holds, each task's sample size included.
@@ -504,6 +579,9 @@ def judge(
     delta : float or None
         Failure probability of the guarantee, or None for a guarantee in expectation. It changes
         the words, never the status.
+    new_tasks : int, optional
+        Number of tasks in a finite list, as in `Guarantee`: the list itself is judged, once all of
+        its tasks are there.
     false_alarm : float, default 0.05
         Probability that the status is wrong, below 1/2.
 
@@ -526,7 +604,7 @@ def judge(
     20
     """
     counts = [(examples, missed)]
-    (verdict,) = _judge_each(counts, [epsilon], alpha, delta, false_alarm)
+    (verdict,) = judge_each(counts, [epsilon], alpha, delta, false_alarm, new_tasks)
     return verdict
 
 
@@ -537,10 +615,13 @@ def judge_classes(
     alpha: float,
     delta: float | None,
     false_alarm: float = 0.05,
+    new_tasks: int | None = None,
+    there: int | None = None,
 ) -> Verdict:
     """Judge each class, and all together: held if all hold, violated if one is violated."""
     rates = [epsilon[name] if isinstance(epsilon, Mapping) else epsilon for name in counts]
-    found = _judge_each([*counts.values()], rates, alpha, delta, false_alarm)
+    pairs = [*counts.values()]
+    found = judge_each(pairs, rates, alpha, delta, false_alarm, new_tasks, there)
     none = Trials(0, 0.0, ())
     return replace(
         found[0],
@@ -555,14 +636,20 @@ def judge_classes(
     )
 
 
-def _judge_each(
+def judge_each(
     counts: Sequence[tuple[ArrayLike, ArrayLike]],
     rates: Sequence[float],
     alpha: float | None,
     delta: float | None,
     false_alarm: float,
+    new_tasks: int | None = None,
+    there: int | None = None,
 ) -> list[Verdict]:
-    """Return the verdict on each class, at an equal share of the error."""
+    """Return the verdict on each class, at an equal share of the error.
+
+    Of a finite list, so many tasks are there, with those that are left out: if they are too small
+    for the guarantee, they cannot break it.
+    """
     rates = [as_probability("epsilon", rate) for rate in rates]
     alpha = None if alpha is None else as_probability("alpha", alpha)
     if delta is not None:
@@ -573,10 +660,30 @@ def _judge_each(
     pairs = [_checked_counts(*pair) for pair in counts]
     label = np.repeat(np.arange(len(pairs)), [len(sizes) for sizes, _misses in pairs])
     sizes, misses = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
-    found = {rate: count_trials(sizes, misses, rate, label, len(pairs), alpha) for rate in {*rates}}
+    there = len(pairs[0][0]) if there is None else there
+    of_list = _as_list(new_tasks, alpha, there)
+    missing = 0 if of_list is None else of_list.number - there
+    found = {
+        rate: count_trials(sizes, misses, rate, label, len(pairs), alpha, of_list, missing)
+        for rate in {*rates}
+    }
     share = equal_share(float(false_alarm), len(pairs))
-    judged = partial(Verdict, alpha=alpha, delta=delta, false_alarm=share)
+    judged = partial(Verdict, alpha=alpha, delta=delta, false_alarm=share, of_list=of_list)
     return [judged(epsilon=rate, **found[rate][i]) for i, rate in enumerate(rates)]
+
+
+def _as_list(new_tasks: Any, alpha: float | None, tasks: int) -> NewTasks | None:
+    """Return the finite list to judge, which may not have fewer tasks than there are."""
+    if new_tasks is None:
+        return None
+    number = as_whole_number("new_tasks", new_tasks)
+    if alpha is None:
+        raise InvalidInput("new_tasks needs alpha, got alpha=None.", parameter="new_tasks")
+    if tasks > number:
+        rule = f"new_tasks must be at least the number of tasks, {tasks}, got {number}"
+        text = f"{rule}. Leave out tasks that are not on the list."
+        raise InvalidInput(text, parameter="new_tasks")
+    return NewTasks.at_most(alpha, number)
 
 
 def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts]:

@@ -17,7 +17,13 @@ import numpy as np
 from metapac._text import inflect, visible
 from metapac.columns import hold_losses, hold_numbers
 from metapac.evidence import UNKNOWN, Outcome, Part
-from metapac.guarantee import BALANCED, averages_classes, percent
+from metapac.guarantee import (
+    BALANCED,
+    averages_classes,
+    describe_list_draw,
+    describe_share,
+    percent,
+)
 
 if TYPE_CHECKING:
     from metapac import context
@@ -34,9 +40,7 @@ USE = (
 _USE_INTERVAL = (
     "An interval says where the true number may lie, not where in it the number is likely to be."
 )
-_EMPTY_INTERVAL = (
-    " In an empty interval the two quantiles are too close together. Treat it as one of all numbers."
-)
+_EMPTY_INTERVAL = " In an empty interval the two quantiles are too close together. Treat it as one of all numbers."
 
 
 _USE_LOSS = "The guarantee is for this threshold and lower ones, at which no more is lost."
@@ -126,44 +130,53 @@ def explain_guarantee(
     elif is_interval:
         miss, use = "an interval without the true number", _USE_INTERVAL
         use += _EMPTY_INTERVAL * ("lower" in columns)
-    drawn, new, pool = words, words.units, describe_pool(about, tasks)
+    drawn, pool = words, describe_pool(about, tasks)
     basis, limits = describe_basis(words, tasks, rules), []
     if g.min_examples:
         small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
         left_out = f" ({rules[0].left_out} left out of the calibration)" * bool(rules[0].left_out)
         limits.append(small + (" of the class" if g.per_class else left_out))
+    several = None
     if cluster is not None:
         one, several = map(visible, cluster)
-        drawn, new = words._replace(unit=one, units=several), f"{words.units} of new {several}"
+        drawn = words._replace(unit=one, units=several)
+        other = "new" if g.new_tasks is None else "other"
         pool = ""  # one task of each cluster: no two are drawn from the same one
         basis += f" They are one {words.unit} from each of {drawn.count_units(tasks)}."
-        limits.append(f"for more {words.units} of these {several}: it is for new {several}")
+        limits.append(f"for more {words.units} of these {several}: it is for {other} {several}")
     basis += f" {drawn_rows}" if drawn_rows else ""
     sure = describe_confidence(g.delta, drawn.count_units(tasks + absent), drawn.units)
     sure += describe_dishonest(g, drawn, absent)
-    conditions = describe_conditions(about, drawn.units, g, is_average=is_average)
+    share, beyond, draw = describe_share(g, words.unit, words.units, several), "", ""
+    if (of_list := g.list_of_new_tasks) is not None:
+        beyond = f"{drawn.units} that are not on the list"
+        draw = describe_list_draw(of_list, drawn.units, (tasks + absent) * (not g.min_examples))
+    conditions = describe_conditions(about, drawn.units, g, draw, is_average=is_average)
     conditions += describe_shift(g, drawn.units, free_shift)
-    single, share = _describe_rates(words, g, is_risk=hold_losses(columns))
+    single, whole = _describe_rates(words, g, is_risk=hold_losses(columns))
     return join_paragraphs(
         f"{basis} {describe_sets(words, rules[0], columns)}",
-        _describe_claim(words, g, rules, new, miss),
+        _describe_claim(words, g, rules, share, miss),
         f"{sure} {pool}",
         conditions,
-        list_limits(words, single, share, limits, is_average=is_average),
+        list_limits(words, single, whole, limits, beyond, is_average=is_average),
         use,
     )
 
 
 def _describe_rates(words: Words, g: Guarantee, *, is_risk: bool) -> tuple[str, str]:
     """Return what holds for no single task, and what the miss rate is a share of."""
-    single = f"for each single {words.unit}:"
+    single, of_list = f"for each single {words.unit}:", g.list_of_new_tasks
     worse = f"up to {percent(g.alpha)} of them may be worse"
+    if of_list is not None:
+        worse = f"up to {of_list.may_break:,} of the {of_list.number:,} may be worse"
+    exempt = of_list is None or of_list.may_break > 0
     if g.per_class:
         share = f"the shares are those of all {words.examples} of one class and {words.unit}"
-        return f"{single} for each class {worse}, not necessarily the same ones", share
+        return f"{single} for each class {worse}, not necessarily the same ones" * exempt, share
     share = f"{percent(g.miss_rate)} is {'the mean over' if is_risk else 'a share of'} all "
     share += f"{words.examples} of one {words.unit}"
-    return f"{single} {worse}, and nobody knows which", share
+    return f"{single} {worse}, and nobody knows which" * exempt, share
 
 
 def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Context) -> str:
@@ -244,9 +257,11 @@ def describe_interval(threshold: float, columns: Mapping[str, Any]) -> str:
     return f"the predicted number plus and minus {radius}{times} (rounded up)"
 
 
-def _describe_claim(words: Words, g: Guarantee, rules: Sequence[Rule], new: str, miss: str) -> str:
+def _describe_claim(
+    words: Words, g: Guarantee, rules: Sequence[Rule], share: str, miss: str
+) -> str:
     """Return what holds, and on how many new tasks."""
-    share = f"at least {percent(g.alpha, complement=True)} of new {new} of the same kind"
+    share += " of the same kind" * (g.new_tasks is None)
     if g.min_examples:
         of_class = " of that class" if g.per_class else ""
         share += f" with at least {words.count_examples(g.min_examples)}{of_class}"
@@ -327,10 +342,18 @@ _LEAST_SHIFT = 0.001  # less is not worth a sentence
 
 
 def describe_conditions(
-    about: context.Context, units: str, g: Guarantee | None = None, *, is_average: bool = True
+    about: context.Context,
+    units: str,
+    g: Guarantee | None = None,
+    draw: str = "",
+    *,
+    is_average: bool = True,
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     words = Words.from_context(about)
+    draw = draw or (
+        f"the {units} of the calibration and the new ones are drawn at random from the same kind"
+    )
     training = "Where the model was trained is not on record, so nobody has checked that."
     if about.trained_on is not None:
         number = len(tuple(about.trained_on))
@@ -346,8 +369,7 @@ def describe_conditions(
         randomised = f" Ranks were randomised by the seed {g.randomise}, which was fixed beforehand"
         randomised += f" like the names of the {words.units}: other ones now are a second look."
     return (
-        f"It holds only if the {units} of the calibration and the new ones are drawn at random "
-        f"from the same kind, if their {words.examples} are sampled in the same way"
+        f"It holds only if {draw}, if their {words.examples} are sampled in the same way"
         f"{mix}, if the model was not trained on any of them, and if the scores "
         f"and the number of {units} were fixed before anyone looked at results. "
         f"{training}{randomised}"
@@ -355,7 +377,13 @@ def describe_conditions(
 
 
 def list_limits(
-    words: Words, single: str, share: str, more: Sequence[str] = (), *, is_average: bool = True
+    words: Words,
+    single: str,
+    share: str,
+    more: Sequence[str] = (),
+    beyond: str = "",
+    *,
+    is_average: bool = True,
 ) -> str:
     """Return for which tasks, classes and examples a guarantee says nothing."""
     classes = [
@@ -364,9 +392,10 @@ def list_limits(
     ]
     part = f"for a part of the {words.examples}, such as one age group, or for one {words.example}"
     limits = [single, *(classes if is_average else ()), f"{part}: {share}", *more]
-    limits.append(f"for {words.units} unlike these, or once their {words.examples} change")
+    beyond = beyond or f"{words.units} unlike these"
+    limits.append(f"for {beyond}, or once their {words.examples} change")
     limits.append("for another model, or once the model or its scores change")
-    return "\n- ".join(["It does not hold", *limits])
+    return "\n- ".join(["It does not hold", *filter(None, limits)])
 
 
 def summarise_guarantee(
@@ -377,8 +406,9 @@ def summarise_guarantee(
 ) -> str:
     """Return the guarantee of `MetaPS` in one plain sentence."""
     words = Words.from_context(about)
-    share = f"In at least {percent(g.alpha, complement=True)} of new {words.units}"
-    share += " of the same kind" if cluster is None else f" of new {visible(cluster[1])}"
+    clusters = None if cluster is None else visible(cluster[1])
+    share = f"In {describe_share(g, words.unit, words.units, clusters)}"
+    share += " of the same kind" * (cluster is None and g.new_tasks is None)
     share = f"For each class separately: in{share[2:]}" if g.per_class else share
     if g.min_examples:
         share += f" with at least {words.count_examples(g.min_examples)}"

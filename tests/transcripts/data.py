@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
+from metapac import draw_tasks
 from tests.helpers.cifar_files import fabricated, write_records
 from tests.helpers.commands import metapac
 from tests.helpers.miniimagenet_files import with_csv
@@ -78,6 +79,13 @@ def new() -> pd.DataFrame:
     return draw("new", 8, seed=2)
 
 
+def from_list(part: str, most: int = 60) -> pd.DataFrame:
+    """Return sites of list.csv: those that seed 1 draws of it, or others."""
+    table = draw("new", 60, seed=12)
+    names = getattr(draw_tasks(table.site.unique(), 40, rng=1), part)[:most]
+    return table[table.site.isin(names)]
+
+
 def as_percentages(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: 100 * table[name] for name in SCORES})
 
@@ -128,6 +136,10 @@ csv("european.csv", lambda: old().replace({"old 00": "Köln"}), **EUROPEAN)
 csv("pilot.csv", lambda: draw("pilot", 30, seed=1))
 csv("new.csv", new)
 csv("many.csv", lambda: draw("new", 60, seed=12))
+csv("list.csv", lambda: draw("new", 60, seed=12)[["site"]].drop_duplicates())
+csv("drawn.csv", lambda: from_list("drawn"))
+csv("rest.csv", lambda: from_list("rest"))
+csv("part.csv", lambda: from_list("rest", 14))
 csv("mixed.csv", lambda: pd.concat([new(), draw("old", 2, seed=0)]))
 csv("percent.csv", lambda: as_percentages(new()))
 csv("unlabelled.csv", lambda: draw("new", 2, seed=2, rows=3)[["site", *SCORES]])

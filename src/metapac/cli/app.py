@@ -27,6 +27,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Use": {
         "plan": ("metapac.cli.planning", "Show what your table buys, or a guarantee needs."),
         "explore": ("metapac.cli.planning", "Try levels on pilot tasks, before calibration."),
+        "draw": ("metapac.cli.planning", "Draw the tasks of a list to calibrate on."),
         "calibrate": ("metapac.cli.calibration", "Compute the threshold, with its guarantee."),
         "predict": ("metapac.cli.use", "Add a prediction set to each row of a table."),
         "evaluate": ("metapac.cli.use", "Judge the guarantee on labelled new tasks."),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metapac import artefact, predictors
+from metapac import artefact, lists, predictors
 from metapac._common import check_one_of, listed
 from metapac._text import format_table, visible
 from metapac.cli import console
@@ -23,6 +23,7 @@ from metapac.context import Context
 from metapac.data_checks import CheckWarning
 from metapac.errors import InvalidInput
 from metapac.inputs import match_names
+from metapac.lists import Draw, read_draw
 from metapac.planning import count_tasks
 from metapac.predictors import ON_INFEASIBLE, PS, MetaPS, load
 from metapac.risk import MetaRisk
@@ -77,6 +78,8 @@ def calibrate(
         table = name_calibration(table, columns, per_class=guarantee.per_class)
         table, left_out = _leave_out(table, about)
         stated: Any = {**asdict(guarantee), "on_infeasible": on_infeasible}
+        if about.draw is not None and guarantee.new_tasks is None:
+            stated["new_tasks"] = len(about.draw.rest)
         given: Any = {"context": about, "allow": allow}
         predictor = (
             MetaPS(**stated).calibrate(table, rng=cluster_rng, progress=progress, **given)
@@ -162,7 +165,7 @@ def show(file: Path, *, json: bool = False) -> None:
     Parameters
     ----------
     file : FILE
-        Promise file, site file, pilot file or state file of a monitor.
+        Promise file, site file, pilot file, draw file or state file of a monitor.
     """
     describe = _DESCRIBERS.get(_read_format(file), _describe_promise)
     facts, text = describe(file)
@@ -181,13 +184,14 @@ def _read_format(path: Path) -> str:
 
 def _describe_promise(path: Path) -> tuple[dict[str, Any], str]:
     predictor, body = load(path), artefact.read(path, predictors.FORMAT)
-    remarks = getattr(predictor, "remarks_", [])
+    remarks, about = getattr(predictor, "remarks_", []), asdict(predictor._about())
+    about = {name: value for name, value in about.items() if (name, value) != ("draw", None)}
     facts = {name: body[name] for name in ("format", "schema", "metapac", "kind", "parameters")} | {
         "explanation": predictor.explain(),
         "promise": predictor.promise_,
         "remarks": remarks,
         "thresholds": _describe_rows(predictor),
-        "context": asdict(predictor._about()),
+        "context": about,
         "columns": getattr(predictor, "columns_", None),
         "precision": predictor.precision_.name,
     }
@@ -247,6 +251,7 @@ def _describe_origin(facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in facts["context"].items():
         if value != default[name]:
             shown = f"{len(value)} named" if isinstance(value, tuple) else value
+            shown = Draw(**value).describe() if name == "draw" else shown
             yield name.replace("_", " "), shown
     titles = {"classes": "classes", "columns": "columns of the classes"}
     for name, value in (facts["columns"] or {}).items():
@@ -281,6 +286,11 @@ def _describe_pilot(path: Path) -> tuple[dict[str, Any], str]:
     return body, text
 
 
+def _describe_draw(path: Path) -> tuple[dict[str, Any], str]:
+    found, body = read_draw(path), artefact.read(path, lists.FORMAT)
+    return body, f"draw from a list, written by metapac {body['metapac']}\n\n{found}"
+
+
 def _describe_monitor(path: Path) -> tuple[dict[str, Any], str]:
     from metapac.monitoring import Monitor
 
@@ -291,5 +301,6 @@ def _describe_monitor(path: Path) -> tuple[dict[str, Any], str]:
 _DESCRIBERS = {
     "metapac site": _describe_site,
     "metapac pilot": _describe_pilot,
+    "metapac draw": _describe_draw,
     "metapac monitor": _describe_monitor,
 }

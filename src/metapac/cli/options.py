@@ -61,6 +61,10 @@ class GuaranteeOptions(Guarantee):
     per_class
         Bound the miss rate of each class separately, so that a rare class cannot be missed
         unnoticed. Needs --label.
+    new_tasks
+        Number of tasks in a finite list that are not calibrated on, such as 20 other hospitals. Of
+        these, at most a fraction alpha, rounded down, may exceed epsilon. No distribution of tasks
+        is assumed, only that the calibration tasks were drawn at random from the whole list.
     shift
         By how much the share of new tasks that exceed the miss rate may be larger than among tasks
         like those of the calibration, because some come from elsewhere, such as 0.02.
@@ -115,6 +119,9 @@ class ContextOptions:
     trained_on
         Tasks that the model was trained on: a table with the same task column, a text file with a
         name in each line, or names separated by commas. None of them may be a calibration task.
+    draw
+        Draw file written by 'metapac draw'. The calibration tasks must be those drawn; --new-tasks
+        is then the rest of the list.
     pilot
         Pilot file written by 'metapac plan' or 'metapac explore'. Its tasks are no calibration
         tasks: 'calibrate' leaves them out.
@@ -127,6 +134,7 @@ class ContextOptions:
 
     model: str | None = None
     trained_on: str | None = None
+    draw: Path | None = None
     pilot: Path | None = None
     unit: str = "task"
     example: str = "example"
@@ -139,7 +147,12 @@ class ContextOptions:
             from metapac.exploration import read_pilot
 
             pilot = read_pilot(self.pilot).tasks
-        return Context(**vars(self) | {"trained_on": tasks, "pilot": pilot})
+        draw = None
+        if self.draw is not None:
+            from metapac.lists import read_draw
+
+            draw = read_draw(self.draw)
+        return Context(**vars(self) | {"trained_on": tasks, "pilot": pilot, "draw": draw})
 
 
 class Field(NamedTuple):
@@ -280,7 +293,8 @@ def _shared_options() -> None:
     model : NAME
         Name of the model that gave these scores; it must be the calibrated one.
     trained_on : FILE|NAMES
-    pilot, output : FILE
+    pilot, output, draw : FILE
+    new_tasks : NUMBER
     unit, example : WORD
     table, encoding : NAME
     separator, decimal : CHARACTER
@@ -328,6 +342,25 @@ FIELDS = {
 }
 
 
+def read_list(path: Path, task: str | None) -> list[Any]:
+    """Return the names in a list of tasks, as they are: a line, or a row of a table, for each."""
+    if not path.is_file():
+        raise InvalidInput(f"names: there is no file {path}.", parameter="names")
+    if path.suffix.lower() in (".txt", ""):
+        return _read_lines(path)
+    from metapac.tables.table import read_task_column
+
+    return read_task_column(str(path), task, parameter="names", distinct=False)
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} must hold a task name in each line, in UTF-8.") from None
+    return [line.strip() for line in lines]
+
+
 def read_task_names(text: str, task: str | None = None) -> list[Any]:
     """Return the tasks that a table holds, a file lists or a text names."""
     path = Path(text)
@@ -336,11 +369,7 @@ def read_task_names(text: str, task: str | None = None) -> list[Any]:
             raise InvalidInput(f"trained_on: there is no file {text}.", parameter="trained_on")
         names: list[Any] = parse_names(text)
     elif path.is_file() and path.suffix.lower() in (".txt", ""):
-        try:
-            names = path.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError:
-            raise InvalidInput(f"{path} must hold a task name in each line, in UTF-8.") from None
-        names = [name.strip() for name in names]
+        names = [*_read_lines(path)]
     else:
         from metapac.tables.table import read_task_column
 

@@ -13,11 +13,11 @@ import click
 import numpy as np
 
 import metapac
-from metapac import exploration
+from metapac import exploration, lists
 from metapac._common import as_whole_number, warn
 from metapac.artefact import check_replaceable
 from metapac.cli import console
-from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number
+from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number, read_list
 from metapac.cli.tables import check_outputs, open_table
 from metapac.columns import Columns
 from metapac.columns import open_table as open_any
@@ -51,6 +51,8 @@ def plan(
     per_class: bool = False,
     number_of_classes: int = 1,
     min_examples: int = 0,
+    new_tasks: int | None = None,
+    list_: Annotated[int | None, Field("NUMBER")] = None,
     shift: float = 0.0,
     dishonest: int = 0,
     sampling: str = "any",
@@ -72,6 +74,7 @@ def plan(
 
         metapac plan --epsilon 0.1 --alpha 0.1 --delta 0.05
         metapac plan --tasks 60
+        metapac plan --list 53 --epsilon 0.1 --alpha 0.1 --delta 0.05
         metapac plan scores.parquet --task site
         metapac plan scores.parquet --task site --label y -o pilot.json
         metapac plan scores.parquet --task site --label y --per-class
@@ -103,6 +106,11 @@ def plan(
         Number of classes, for a guarantee per class; numbers of examples are then those of one.
     min_examples
         Leave out tasks with fewer examples (per class, of the class), as 'metapac calibrate' does.
+    new_tasks
+        Number of other tasks in a finite list, as for 'metapac calibrate'. Needs the levels.
+    list_
+        Number of tasks on a finite list: how many of them to draw and label, for a guarantee for
+        the others. Needs the levels.
     shift, dishonest, sampling, randomise
         As in 'metapac calibrate'.
     pilot
@@ -131,6 +139,11 @@ def plan(
     for is_wrong, rule in (
         (has_table != (columns.task is not None), "a table and --task go together."),
         (has_truth and not has_table, "--label and --prediction name columns of a table."),
+        (
+            list_ is not None and (has_table or sizes or is_equal or new_tasks or plot),
+            "--list replaces a table, --sizes, --tasks, --examples, --new-tasks and --plot.",
+        ),
+        (new_tasks and looks, "--new-tasks needs --pilot 0: pilot tasks are not on the list."),
         (has_table and classes > 1, "--number-of-classes is for planning without a table."),
         (per_class and has_table and columns.label is None, "--per-class needs --label."),
         (
@@ -165,7 +178,7 @@ def plan(
         size = as_whole_number("examples", examples)
         known = {None: np.full(as_whole_number("tasks", tasks), size)}
     more["classes"] = classes
-    if (known or is_equal) and not given and plot is None:
+    if (known or is_equal) and not given and plot is None and new_tasks is None:
         rows, text = find_supported(known, **more) if known else plan_half(tasks, examples, **more)
         hint = _hint_at_scores(looks) if has_table and not per_class else ""
         console.show(rows, as_json=json, text=text + hint)
@@ -176,6 +189,12 @@ def plan(
             "guarantees your tasks support, pass only these: a table with --task, or --sizes, "
             "--tasks or --examples."
         )
+    if list_ is not None:
+        divided = metapac.plan_list(list_, **_parse_one(given), **more, allow=allow)
+        text = console.make_translator(click.get_current_context())(str(divided))
+        console.show(divided, as_json=json, text=text)
+        return
+    more["new_tasks"] = new_tasks
     found = metapac.plan(**_parse_one(given), **more, sizes=known or None, allow=allow)
     if plot is not None:
         found.plot(plot)
@@ -442,6 +461,51 @@ def explore(
     _write_outlook(outlook, output, plot)
     text = console.make_translator(click.get_current_context())(str(outlook))
     console.show(outlook.main, as_json=json, text=text, wrote=[output, plot])
+
+
+def draw(
+    names: Path,
+    *,
+    tasks: int,
+    seed: int,
+    task: str | None = None,
+    output: Path = Path("draw.json"),
+    allow: Sequence[str] = (),
+    json: bool = False,
+) -> None:
+    """Draw the tasks of a list to calibrate on.
+
+    Example:
+
+        metapac draw hospitals.csv --tasks 33 --seed 20261201 -o draw.json
+
+    The file says what was drawn, from which list and how, so that anyone can repeat it: the tasks
+    with the lowest SHA-256 of SEED/NAME. 'metapac calibrate --draw' then checks that the
+    calibration tasks are these; the guarantee is for the others. 'metapac plan --list' says how
+    many to draw.
+
+    Parameters
+    ----------
+    names : LIST
+        Table with a row for each task, or text file with a name in each line.
+    tasks : NUMBER
+        Number of tasks to draw.
+    seed : SEED
+        Seed of the draw, fixed beforehand and in public. Another draw, after a look at the first,
+        breaks the guarantee.
+    task
+        Column with the names, if the table has several.
+    output
+        Draw file to write. A file with another draw is not replaced.
+    """
+    check_replaceable(output, lists.FORMAT)
+    as_whole_number("seed", seed, minimum=0)
+    found = lists.draw_tasks(read_list(names, task), tasks, rng=seed, allow=allow)
+    if output.exists() and output.stat().st_size and lists.read_draw(output) != found:
+        text = f"output must not replace another draw, and {output} holds one. A list is drawn from"
+        raise InvalidInput(f"{text} once; choose another name.", parameter="output")
+    found.save(output)
+    console.show(found, as_json=json, wrote=[output], output=str(output))
 
 
 def _parse_levels(name: str, text: str) -> list[float]:

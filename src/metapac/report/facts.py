@@ -8,7 +8,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -25,13 +25,14 @@ from metapac.context import Context
 from metapac.evaluation import Evaluation
 from metapac.evidence import UNKNOWN, Outcome, Part
 from metapac.grouping import Row
-from metapac.guarantee import Guarantee
+from metapac.guarantee import Guarantee, describe_share
 from metapac.inputs import match_names
 from metapac.monitoring import Monitor
 from metapac.planning import Need, find_needs
 from metapac.predictors import PS, MetaPS
 from metapac.report import charts
 from metapac.verdict import HOLDS, UNDECIDED, VIOLATED
+from metapac.words import Words
 
 _PANELS = 4  # classes with charts of their own
 _WORST = 10  # tasks in the table of the worst
@@ -67,6 +68,7 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "absent": predictor._evidence.absent if isinstance(predictor, MetaPS) else 0,
         "free_shift": predictor._find_free_shift() if isinstance(predictor, MetaPS) else None,
         "min_examples": getattr(predictor, "min_examples", 0),
+        **_describe_list(predictor),
         "is_per_class": getattr(predictor, "per_class", False),
         "is_interval": hold_numbers(columns),
         "is_risk": hold_losses(columns),
@@ -89,6 +91,18 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "trained_on": _compare_names(about.trained_on, tasks),
         "pilot": _compare_names(about.pilot, tasks),
     }
+
+
+def _describe_list(predictor: Any) -> dict[str, Any]:
+    """Return on which new tasks the guarantee holds and, of a finite list, the draw."""
+    if not isinstance(predictor, MetaPS):
+        return {"share": "", "new_tasks": None, "draw": None}
+    g, words, clusters = predictor.guarantee_, Words.from_context(predictor._about()), None
+    if (named := predictor._cluster_words()) is not None:
+        clusters = named[1]
+    share = describe_share(g, words.unit, words.units, clusters)
+    share += " of the same kind" * (g.new_tasks is None)
+    return {"share": share, "new_tasks": g.list_of_new_tasks, "draw": predictor.context_.draw}
 
 
 def _describe_within(predictor: MetaPS) -> dict[str, Any] | None:
@@ -340,8 +354,10 @@ def find_signals(
 
 def describe_origin(predictor: Any, written_by: str | None) -> dict[str, Any]:
     """Return what a promise says about its model, tasks and columns, and the versions."""
-    about, default = asdict(predictor.context_), asdict(Context())
+    about, default = vars(predictor.context_), vars(Context())
     given = {key: value for key, value in about.items() if value != default[key]}
+    if predictor.context_.draw is not None:
+        given["draw"] = predictor.context_.draw.describe()
     return {
         "context": {key: given[key] for key in given if key not in ("unit", "example")},
         "columns": getattr(predictor, "columns_", None) or {},

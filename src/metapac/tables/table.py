@@ -570,19 +570,22 @@ def _count(source: Source, columns: Columns, value: Any, low: float, high: float
     return Pool.collect(tasks, counts["bin"].to_numpy(), rows)
 
 
-def read_task_column(path: str, task: str | None) -> list[Any]:
-    """Return the distinct tasks of a table; of a table with one column, its values."""
+def read_task_column(
+    path: str, task: str | None, *, parameter: str = "trained_on", distinct: bool = True
+) -> list[Any]:
+    """Return the tasks of a table; of a table with one column, its values."""
     with sources.open_source(path) as source:
         columns = source.table.columns
         if task not in columns and len(columns) > 1:
             named = "" if task is None else f" {task!r}"
             raise InvalidInput(
-                f"trained_on: {source.name} must have the task column{named}, or a single column "
+                f"{parameter}: {source.name} must have the task column{named}, or a single column "
                 f"of names, got {', '.join(columns[:10])}.",
-                parameter="trained_on",
+                parameter=parameter,
             )
         name = task if task is not None and task in columns else columns[0]
         column = scores.get_id_column(source, name, "tasks")
         with source.reading():
-            found = source.run(source.table.select(task=column).distinct())
-    return [name for name in found["task"].to_pylist() if name is not None]
+            selected = source.table.select(task=column)
+            found = source.run(selected.distinct() if distinct else selected)
+    return [name for name in found["task"].to_pylist() if name is not None or not distinct]
