@@ -40,7 +40,10 @@ USE = (
 _USE_INTERVAL = (
     "An interval says where the true number may lie, not where in it the number is likely to be."
 )
-_EMPTY_INTERVAL = " In an empty interval the two quantiles are too close together. Treat it as one of all numbers."
+_EMPTY_INTERVAL = (
+    " In an empty interval the two quantiles are too close together. Treat it as one of all "
+    "numbers."
+)
 
 
 _USE_LOSS = "The guarantee is for this threshold and lower ones, at which no more is lost."
@@ -186,7 +189,8 @@ def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Co
     single = f"for any one {words.unit}: sets may miss far more often there"
     return join_paragraphs(
         f"{_capital(words.model)} was calibrated on {drawn}. {describe_sets(words, rule, {})}",
-        f"Of new {words.examples} of the same kind, at most {rate} get a set without the true label.",
+        f"Of new {words.examples} of the same kind, at most {rate} get a set without the true "
+        "label.",
         describe_confidence(delta, drawn, words.examples),
         f"It holds only if these and the new {words.examples} are drawn at random from the same "
         "kind, if the model was not trained on any of them, and if its scores were fixed before.",

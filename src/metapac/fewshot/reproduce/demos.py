@@ -262,8 +262,9 @@ def compare_guarantees(rng: int) -> SitesDemo:
         return Scored(predict(sample.x[rows]), sample.state[rows], labels, LABELS)
 
     calibration, test = score(known), score(new)
-    words = {"model": "logistic regression", "unit": "state", "example": "respondent"}
-    about = Context(trained_on=train.tolist(), **words)
+    about = Context(
+        model="logistic regression", trained_on=train.tolist(), unit="state", example="respondent"
+    )
     plain, each = (_attempt(name, calibration, test, about) for name in (_PLAIN, _PER_CLASS))
     frequency = float(np.mean(calibration.labels == "yes"))
     return SitesDemo(train, known, new, frequency, plain, each, test)
