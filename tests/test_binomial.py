@@ -299,7 +299,7 @@ def attained_levels(n: int, epsilon: float) -> list[float]:
 
 
 def violated_levels(
-    rule: Callable[[int, float, float], int], sizes: Sequence[int], misses: Sequence[Fraction]
+    rule: Callable[[Any, float, float], Any], sizes: Sequence[int], misses: Sequence[Fraction]
 ) -> list[float]:
     """Levels at which a task that misses epsilon or more passes too often."""
     n = sum(sizes)
@@ -373,7 +373,7 @@ def test_ranks_at_the_worst_make_up_by_enumeration(epsilon: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 25), (0.015, 134), (0.03, 167), (0.2, 33)])
 def test_ranks_at_the_worst_make_up_of_larger_tasks(epsilon: float, n: int) -> None:
-    kinds = [[*map(float, kind)] for kind in make_ups(n, n * Fraction(str(epsilon)))]
+    kinds = [[float(each) for each in kind] for kind in make_ups(n, n * Fraction(str(epsilon)))]
     ones, equal, share = np.array(kinds).T
     between = math.floor(n * Fraction(str(epsilon)))
     chance = stats.binom.cdf(between - ones, equal, share).max()

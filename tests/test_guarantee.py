@@ -488,8 +488,8 @@ def test_dishonest_sites_change_no_guarantee(liars: int) -> None:
     hidden = [rank + liars if rank >= 0 else -1 for rank in g.allowed_low_thresholds(40)]
     assert max(hidden) >= liars
     assert failure_in_expectation(40, g.levels, hidden) <= 0.3
-    for delta in (None, 0.05):
-        tight = replace(g, delta=delta, split="tight")
+    for confidence in (None, 0.05):
+        tight = replace(g, delta=confidence, split="tight")
         assert rank_of(tight, 100) == rank_of(replace(tight, dishonest=0), 100) - liars >= 0
         few = next(n for n in itertools.count(1) if rank_of(tight, n) >= 0)
         assert rank_of(replace(tight, dishonest=0), few) == liars  # no fewer could be hidden

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -117,7 +117,7 @@ def test_ranks_of_lists_are_valid_and_none_can_be_raised(
     tasks: int, number: int, alpha: float, delta: float, split: str
 ) -> None:
     g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, new_tasks=number, split=split)
-    new, ranks = NewTasks(number, math.floor(Fraction(repr(alpha)) * number)), ()
+    new = NewTasks(number, math.floor(Fraction(repr(alpha)) * number))
     ranks = g.allowed_low_thresholds(tasks)
     assert failure(tasks, g.levels, ranks, new) <= delta
     assert failure_probability(g, tasks) == pytest.approx(
@@ -216,9 +216,9 @@ def test_plans_in_expectation_name_the_split_for_large_tasks() -> None:
 
 def status_chances(
     at_epsilon: int, others: list[int], examples: int, decide: Callable[[list[int]], str]
-) -> Counter[str]:
+) -> dict[str, float]:
     """Return the probability of each status, by enumeration of the misses of some tasks."""
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     for misses, chance in outcomes(binomial(examples), at_epsilon):
         found[decide([*misses, *others])] += chance
     return found
@@ -341,7 +341,7 @@ def test_clusters_and_classes_of_a_list(draw: Any) -> None:
     new = [f"{owner}/{i}" for owner in owners.rest for i in range(2)]
     scores, names = scores_of(new, low=0.5)
     clusters = [name.split("/")[0] for name in names.tolist()]
-    found = evaluate(method, scores, names, clusters=clusters)
+    found: Any = evaluate(method, scores, names, clusters=clusters)
     assert (len(found.tasks), found.verdict.status) == (20, "holds")
     labels = np.tile(["yes", "no"], 60 * 30)
     per_class = MetaPS(**OF_20, per_class=True, on_infeasible="trivial")
@@ -356,7 +356,7 @@ def test_small_tasks_of_a_list_cannot_break_it(draw: Any) -> None:
     few, large = draw.rest[:3], draw.rest[3:]
     parts = scores_of(few, 10, 0.5), scores_of(large, 60, 0.5)
     scores, names = (np.concatenate(each) for each in zip(*parts, strict=True))
-    found = evaluate(method, scores, names)
+    found: Any = evaluate(method, scores, names)
     assert (found.left_out, found.verdict.tasks, found.verdict.missing) == (3, 17, 0)
     assert found.verdict.if_true.number == 15
     assert found.verdict.status == "holds"
@@ -364,9 +364,11 @@ def test_small_tasks_of_a_list_cannot_break_it(draw: Any) -> None:
 
 def test_a_list_is_judged_when_all_of_it_is_there(promise: MetaPS, draw: Any) -> None:
     scores, names = scores_of(draw.rest, low=0.5)
-    assert evaluate(promise, scores, names).verdict.status == "holds"
-    assert evaluate(promise, scores - 0.6, names, allow=["direction"]).verdict.status == "violated"
-    part = evaluate(promise, scores[: 14 * 60], names[: 14 * 60])
+    whole: Any = evaluate(promise, scores, names)
+    assert whole.verdict.status == "holds"
+    worse: Any = evaluate(promise, scores - 0.6, names, allow=["direction"])
+    assert worse.verdict.status == "violated"
+    part: Any = evaluate(promise, scores[: 14 * 60], names[: 14 * 60])
     assert part.verdict.status == "cannot tell yet"
     assert "14 of the 20 other hospitals evaluated; 6 are missing: no verdict" in str(part)
     assert part.missing == draw.rest[14:]
@@ -374,7 +376,8 @@ def test_a_list_is_judged_when_all_of_it_is_there(promise: MetaPS, draw: Any) ->
     assert_refused("tasks 'elsewhere' not on the list", evaluate, promise, scores[:60],
                    ["elsewhere"] * 60)  # fmt: skip
     unnamed = MetaPS(**OF_20).calibrate(*scores_of(draw.drawn))
-    assert evaluate(unnamed, scores[60:], names[60:]).verdict.missing == 1
+    part = evaluate(unnamed, scores[60:], names[60:])
+    assert part.verdict.missing == 1
     scores, names = scores_of([*map(str, range(21))], low=0.5)
     assert_refused("new_tasks 21", evaluate, unnamed, scores, names)
 

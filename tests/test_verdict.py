@@ -137,7 +137,7 @@ def test_a_wrong_status_is_no_more_probable_than_stated(
     status: str, examples: int, tasks: int, epsilon: float, alpha: float, limit: float
 ) -> None:
     def decide(misses: list[int]) -> str:
-        options = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
+        options: Any = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
         verdict = judge([examples] * tasks, misses, **options)
         assert (verdict.status == "holds") == (verdict.p_holds <= limit)
         assert (verdict.status == "violated") == (verdict.p_violated <= limit)
@@ -290,7 +290,7 @@ def test_the_verdict_on_all_classes_is_wrong_as_rarely_as_that_on_one(
 ) -> None:
     # Worst case for "holds": one class is broken, the other surely found to hold. For "violated":
     # both are at the limit, independently.
-    options = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
+    options: Any = {"epsilon": epsilon, "alpha": alpha, "delta": 0.1, "false_alarm": limit}
 
     def decide(misses: list[int]) -> str:
         own = ([examples] * tasks, misses)

@@ -775,8 +775,9 @@ def evaluate(
         levels |= {"new_tasks": new_tasks, "there": len(judged.names)}
     found = assess(promise, judged, minimum, levels)
     overlap = tuple(tally.names[old].tolist())
-    about = {"overlap": overlap, "min_examples": max(1, minimum), "drawn": drawn}
-    evaluation = replace(found, **about, missing=missing)
+    evaluation = replace(
+        found, overlap=overlap, min_examples=max(1, minimum), drawn=drawn, missing=missing
+    )
     _check_any_left(evaluation)
     return replace(evaluation, verdict=_complete(found.verdict, promise))
 

@@ -1231,5 +1231,6 @@ def plan(
     check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
     part = asked.for_class(None, range(number))
     found = Plan(part, find_needs(part), (), asked, number, counts)
-    options = compare_splits(found._demands()[: len(counts)]) if counts else ()
-    return replace(found, options=options)
+    if counts:
+        found = replace(found, options=compare_splits(found._demands()[: len(counts)]))
+    return found
