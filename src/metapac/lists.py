@@ -50,7 +50,7 @@ class Draw:
     --------
     >>> from metapac import draw_tasks
     >>> draw_tasks(["ohio", "texas", "utah"], 2, rng=1).rest
-    ('texas',)
+    ('utah',)
     """
 
     names: tuple[Any, ...]

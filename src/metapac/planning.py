@@ -1003,6 +1003,13 @@ class ListPlan:
         of them where each then needs fewer examples; empty if no number is enough.
     guarantee : Guarantee
         The guarantee, for the others of the first division.
+
+    Examples
+    --------
+    >>> from metapac import plan_list
+    >>> found = plan_list(53, epsilon=0.1, alpha=0.1, delta=0.05)
+    >>> found.label, found.divisions[0].may_exceed
+    (33, 2)
     """
 
     listed: int
