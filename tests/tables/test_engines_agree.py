@@ -305,7 +305,7 @@ QUESTIONS: dict[str, Question] = {
             for name, sizes in open_scores(t, dict(BY_LABEL)).sizes(by_class=True).items()
         },
         lambda: {
-            name: sorted((KNOWN.y == name).groupby(KNOWN.task).sum().tolist()) for name in CLASSES
+            name: (KNOWN.y == name).groupby(KNOWN.task).sum().tolist() for name in CLASSES
         },
     ),
     "site": (

@@ -161,7 +161,7 @@ class Table(Data):
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of rows of each task; scores are not read.
 
-        For all classes together, by None, in ascending order; by class, in one order of the tasks.
+        For all classes together, by None, in ascending order; by class, in the order of the tasks.
         """
         task, label = self.columns.task, self.columns.label
         if task is None or (by_class and label is None):
@@ -171,10 +171,10 @@ class Table(Data):
             counts = scores.count_values(source, tasks=task)
             return {None: np.sort(np.array([*counts.values()], dtype=np.int64))}
         counts = scores.count_values(source, tasks=task, labels=str(label))
-        tasks, labels = ({*names} for names in zip(*counts, strict=True))
+        tasks, labels = (sorted({*names}) for names in zip(*counts, strict=True))
         return {
             name: np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64)
-            for name in sorted(labels)
+            for name in labels
         }
 
     def _count_once(self, task: str, label: str | None) -> Source:
