@@ -488,7 +488,10 @@ def test_the_answer_is_that_of_the_arrays(
             assert ask(tables[id(frame)]) == expected()
         queries.append(len(asked) - queries[0])
     if name == "duckdb":
-        assert queries == QUERIES[question]
+        # Of units, rows come in any order, and a lucky sample of the first saves a query.
+        spared = "units" in question
+        for count, most in zip(queries, QUERIES[question], strict=True):
+            assert most - spared <= count <= most
 
 
 LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5}
