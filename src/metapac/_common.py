@@ -116,13 +116,13 @@ def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise if ``value`` is not one of the allowed strings."""
     if value not in allowed:
         words = " or ".join(repr(word) for word in allowed)
-        raise InvalidInput(f"{name} must be {words}, got {value!r}.", parameter=name)
+        raise InvalidInput(f"{name} must be {words}, got {value!r}.")
 
 
 def check_bool(name: str, value: object) -> None:
     """Raise if ``value`` is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidInput(f"{name} must be True or False, got {value!r}.", parameter=name)
+        raise InvalidInput(f"{name} must be True or False, got {value!r}.")
 
 
 def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
@@ -143,8 +143,7 @@ def _as_counts(name: str, value: Any, minimum: int, rule: str, most_axes: int = 
             (array >= minimum) & (array <= LARGEST_COUNT) & (array == np.floor(array))
         ):
             return array.astype(np.int64)
-    text = f"{name} must {rule} from {minimum} to 10**9, got {brief(value)}."
-    raise InvalidInput(text, parameter=name)
+    raise InvalidInput(f"{name} must {rule} from {minimum} to 10**9, got {brief(value)}.")
 
 
 def check_same_length(name: str, array: Array, other: str, reference: Array) -> None:

@@ -137,7 +137,7 @@ def check_replaceable(path: PathLike, kind: Format) -> None:
         start = file.read(100)
     if start and f'"{kind.name}"'.encode() not in start:
         text = f"output must not replace {os.fspath(path)}, which is no {kind.name} file"
-        raise InvalidInput(f"{text}. Choose another name, or remove it.", parameter="output")
+        raise InvalidInput(f"{text}. Choose another name, or remove it.")
 
 
 def check_not_input(path: PathLike, inputs: Iterable[PathLike]) -> None:

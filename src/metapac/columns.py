@@ -330,7 +330,7 @@ class Reading:
         mark = ";" if self.separator is None else self.separator
         if not (isinstance(mark, str) and re.fullmatch(_SEPARATOR, mark)):
             text = f"separator must be one character such as ';', '|' or a tab, got {mark!r}."
-            raise InvalidInput(text, parameter="separator")
+            raise InvalidInput(text)
         check_one_of("decimal", self.decimal, (".", ","))
         check_bool("views", self.views)
         try:
@@ -338,7 +338,7 @@ class Reading:
             name = codecs.lookup(self.encoding).name  # one encoding has one name
         except (LookupError, TypeError, ValueError):
             text = f"encoding must be a text encoding such as 'utf-16', got {self.encoding!r}."
-            raise InvalidInput(text, parameter="encoding") from None
+            raise InvalidInput(text) from None
         object.__setattr__(self, "encoding", "utf-8" if name in _LIKE_UTF8 else name)
 
 
@@ -377,7 +377,7 @@ def open_table(
     for name, value, kind in (("columns", columns, Columns), ("reading", reading, Reading)):
         if not isinstance(value, kind | None):
             rule = f"{name} must be a metapac.{kind.__name__}"
-            raise InvalidInput(f"{rule}, got {brief(value)}.", parameter=name)
+            raise InvalidInput(f"{rule}, got {brief(value)}.")
     tables = require("metapac.tables.table", extra="tables", purpose="reading tables")
     opened: Table = tables.Table.open(source, columns or Columns(), reading or Reading())
     return opened

@@ -75,7 +75,7 @@ class Context:
             object.__setattr__(self, "score", name_score(self.score))
         if not isinstance(self.draw, Draw | None):
             rule = "draw must be what draw_tasks or read_draw returned"
-            raise InvalidInput(f"{rule}, got {brief(self.draw)}.", parameter="draw")
+            raise InvalidInput(f"{rule}, got {brief(self.draw)}.")
         for name, value in vars(self).items():
             if name not in (*_APART, "draw") and (value is not None or name in ("unit", "example")):
                 _check_name(name, value)
@@ -186,7 +186,7 @@ def _check_same(name: str, what: str, given: str, known: str | None, **error: st
 
 def _check_name(name: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be a non-empty string, got {value!r}.", parameter=name)
+        raise InvalidInput(f"{name} must be a non-empty string, got {value!r}.")
 
 
 def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
@@ -199,5 +199,5 @@ def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
     bad = [task for task in plain if type(task) not in (str, int) or not is_list]
     if bad:
         text = f"{name} must be a list of task names, strings or integers, got {brief(bad[0])}."
-        raise InvalidInput(text, parameter=name)
+        raise InvalidInput(text)
     return tuple(dict.fromkeys(plain))

@@ -69,7 +69,7 @@ def check_allowed(allow: Iterable[str]) -> frozenset[str]:
     names = frozenset([allow] if isinstance(allow, str) else allow)
     for name in names - {*CHECKS}:
         rule = f"allow must name checks to skip, out of {', '.join(CHECKS)}"
-        raise InvalidInput(f"{rule}, got {name!r}.", parameter="allow")
+        raise InvalidInput(f"{rule}, got {name!r}.")
     return names
 
 

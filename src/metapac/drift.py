@@ -252,8 +252,7 @@ def compare_pools(new: Pool, reference: Pool) -> Drift:
     """Compare the scores of new tasks with those of calibration tasks."""
     count = len(reference.names)
     if count < _FEWEST:
-        text = f"reference must have at least {_FEWEST} tasks to compare, got {count}."
-        raise InvalidInput(text, parameter="reference")
+        raise InvalidInput(f"reference must have at least {_FEWEST} tasks to compare, got {count}.")
     total, own = int(reference.number.sum()), reference.sizes
     among = (_sum_ranks(reference, reference) - own**2 / 2) / (own * (total - own))
     higher = _sum_ranks(new, reference) / (new.sizes * total)

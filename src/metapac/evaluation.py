@@ -566,7 +566,7 @@ def _draw_from_units(promise: ThresholdSets, data: Data) -> tuple[Data, DrawnRow
     data, drawn = data.draw_rows(0 if calibrated is None else calibrated.rng)
     if calibrated is not None and drawn is None:
         rule = "within must be passed, since the guarantee is for a random row of a random unit"
-        raise InvalidInput(f"{rule}.", parameter="within")
+        raise InvalidInput(f"{rule}.")
     return data, drawn
 
 
@@ -577,8 +577,7 @@ def _draw_from_clusters(promise: ThresholdSets, tally: Tally) -> Tally:
         return _keep(tally, np.isin(np.arange(len(tally.names)), drawn))
     if _calibrated_clusters(promise):
         raise InvalidInput(
-            "clusters must be passed, since the guarantee is for new tasks of new clusters.",
-            parameter="clusters",
+            "clusters must be passed, since the guarantee is for new tasks of new clusters."
         )
     return tally
 

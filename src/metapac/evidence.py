@@ -191,7 +191,7 @@ def count_absent(invited: int | None, answered: int) -> int:
         return 0
     if (number := as_whole_number("invited", invited)) < answered:
         text = f"invited must be at least {answered}, the number that answered, got {invited}."
-        raise InvalidInput(text, parameter="invited")
+        raise InvalidInput(text)
     return number - answered
 
 

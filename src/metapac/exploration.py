@@ -837,7 +837,7 @@ def _check_classes(data: Data) -> tuple[Any, ...]:
 def _as_levels(name: str, values: Any) -> list[float]:
     if isinstance(values, str) or not np.size(values):
         rule = f"{name} must be a sequence of numbers between 0 and 1"
-        raise InvalidInput(f"{rule}, got {values!r}.", parameter=name)
+        raise InvalidInput(f"{rule}, got {values!r}.")
     levels = np.ravel(np.asarray(values, dtype=object)).tolist()
     return sorted({_common.as_probability(name, level) for level in levels})
 

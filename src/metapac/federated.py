@@ -115,8 +115,7 @@ class Site:
             value = getattr(self, parameter)
             if value is not None and not (isinstance(value, str) and value.strip()):
                 raise InvalidInput(
-                    f"{parameter} must be a non-empty string, got {_common.brief(value)}.",
-                    parameter=parameter,
+                    f"{parameter} must be a non-empty string, got {_common.brief(value)}."
                 )
         try:
             self._check_numbers()
@@ -347,7 +346,7 @@ def make_site(
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = f"name must be one line without spaces at its ends, got {_common.brief(name)}."
-        raise InvalidInput(rule, parameter="name")
+        raise InvalidInput(rule)
 
 
 def _as_site(table: Any, guarantee: Guarantee) -> Any:
@@ -535,8 +534,7 @@ def _add_origin(named: list[_Named], context: Context) -> Context:
             where, name = stated[0]
             raise InvalidInput(
                 f"{key} must be {name!r}, which {where} names as the {title} of its scores, got "
-                f"{given!r}. Leave it out.",
-                parameter=key,
+                f"{given!r}. Leave it out."
             )
         if stated and not given:
             context = replace(context, **{key: values[0][1]})
@@ -602,7 +600,7 @@ def combine_sites(
     0.075
     """
     if isinstance(sites, str | os.PathLike | Site):
-        raise InvalidInput("sites must be a list of sites or of their files.", parameter="sites")
+        raise InvalidInput("sites must be a list of sites or of their files.")
     named = [
         (f"site {site.name!r}", site) if isinstance(site, Site) else (str(site), read_site(site))
         for site in sites
@@ -618,7 +616,7 @@ def combine_sites(
         if guarantee.dishonest not in (0, dishonest):
             agreed = keyword("dishonest", guarantee.dishonest)
             text = f"dishonest must be left out, since the sites agreed on {agreed}"
-            raise InvalidInput(f"{text}, got {dishonest!r}.", parameter="dishonest")
+            raise InvalidInput(f"{text}, got {dishonest!r}.")
         guarantee = replace(guarantee, dishonest=dishonest)
     absent = count_absent(invited, len(ordered))
     try:

@@ -157,8 +157,7 @@ class DrawnRows(NamedTuple):
         if self.units <= tasks and self.rows > self.units:
             raise InvalidInput(
                 f"within must tell units apart within a task, and gives each of {tasks} tasks a "
-                f"single one, of {self.rows} rows in all. Does it hold the tasks themselves?",
-                parameter="within",
+                f"single one, of {self.rows} rows in all. Does it hold the tasks themselves?"
             )
 
     def describe(self, unit: str, row: str, rows: str) -> str:
@@ -321,7 +320,7 @@ class Scored(Data):
         """Return scores that all belong to one task."""
         if isinstance(scores, Data):
             got = type(scores).__name__
-            raise InvalidInput(f"scores must be an array, got {got}.", parameter="scores")
+            raise InvalidInput(f"scores must be an array, got {got}.")
         array = inputs.as_score_array("scores", scores)
         return cls(scores, np.zeros(array.shape[:1], int), labels, classes)
 
@@ -367,7 +366,7 @@ class Scored(Data):
 
     def check_tasks(self) -> None:
         if self.tasks is None:
-            raise InvalidInput("tasks must hold the task of each example.", parameter="tasks")
+            raise InvalidInput("tasks must hold the task of each example.")
 
     def has_class_scores(self) -> bool:
         return self.matrix is not None
@@ -540,13 +539,13 @@ def as_data(
     if not isinstance(scores, Data):
         if isinstance(scores, str | os.PathLike) or (hasattr(scores, "columns") and tasks is None):
             rule = "scores must be an array beside tasks, or a table from open_table"
-            raise InvalidInput(f"{rule}, got {type(scores).__name__}.", parameter="scores")
+            raise InvalidInput(f"{rule}, got {type(scores).__name__}.")
         return Scored(scores, tasks, labels, classes, clusters, within=within)
     given = {"tasks": tasks, "labels": labels, "classes": classes}
     given |= {"clusters": clusters, "within": within}
     for name in (name for name, value in given.items() if value is not None):
         rule = f"{name} must be left out: a table names its columns, in Columns"
-        raise InvalidInput(f"{rule}.", parameter=name)
+        raise InvalidInput(f"{rule}.")
     return replace(scores)  # type: ignore[type-var]  # what a table knew of its values is gone
 
 

@@ -540,7 +540,7 @@ def _checked_epsilon(epsilon: Any, *, per_class: bool) -> Epsilon:
         return as_probability("epsilon", epsilon)
     if not (per_class and epsilon):
         rule = "one number or, if per_class=True, a mapping that is not empty"
-        raise InvalidInput(f"epsilon must be {rule}, got {dict(epsilon)!r}.", parameter="epsilon")
+        raise InvalidInput(f"epsilon must be {rule}, got {dict(epsilon)!r}.")
     return {
         as_plain_label(label): as_probability("epsilon", rate, scope=f" of class {label!r}")
         for label, rate in epsilon.items()
@@ -553,7 +553,7 @@ def _checked_split(split: Any) -> Split:
     if isinstance(split, str) and split in SPLITS:
         return split
     rule = "'joint', 'tight', 'even' or a number above 0 and at most 0.5"
-    raise InvalidInput(f"split must be {rule}, got {split!r}.", parameter="split")
+    raise InvalidInput(f"split must be {rule}, got {split!r}.")
 
 
 def drop_defaults(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -583,7 +583,7 @@ def _checked_shift(shift: Any, alpha: Any) -> float:
     if isinstance(shift, numbers.Real) and 0 <= float(shift) < float(alpha):
         return float(shift)
     text = f"shift must be a number from 0 to below {keyword('alpha', alpha)}, got {shift!r}"
-    raise InvalidInput(f"{text}.", parameter="shift")
+    raise InvalidInput(f"{text}.")
 
 
 # Pairs of parameters that no theorem serves, with the reason; NAME=VALUE is for this value only.

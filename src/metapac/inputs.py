@@ -150,9 +150,7 @@ def check_finite(name: str, array: Floats, *, positive: bool = False) -> None:
     bad = np.flatnonzero(~np.isfinite(array) | (positive & (array <= 0)))
     if len(bad):
         rule = "finite and positive" if positive else "finite"
-        raise InvalidInput(
-            f"{name} must be {rule}, got {array.flat[bad[0]]} at position {bad[0]}.", parameter=name
-        )
+        raise InvalidInput(f"{name} must be {rule}, got {array.flat[bad[0]]} at position {bad[0]}.")
 
 
 def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
@@ -522,7 +520,7 @@ def find_classes(labels: Sequence[Any], classes: Sequence[Any]) -> Counts:
         advice = advise_on_labels([*map(str, unknown)], [*by_text])
         advice = advice or "Pass the class of each column as classes, such as model.classes_."
         got = listed([*map(repr, unknown)])
-        raise InvalidInput(f"{rule}, got {got}. {advice}", parameter="labels")
+        raise InvalidInput(f"{rule}, got {got}. {advice}")
     return np.array(found, dtype=np.int64)
 
 

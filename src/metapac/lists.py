@@ -63,7 +63,7 @@ class Draw:
         tasks, most = as_whole_number("tasks", self.tasks), len(self.names) - 1
         if tasks > most:
             rule = f"tasks must be at most {most}, so that the list of {most + 1} has others left"
-            raise InvalidInput(f"{rule}, got {tasks}.", parameter="tasks")
+            raise InvalidInput(f"{rule}, got {tasks}.")
 
     @cached_property
     def drawn(self) -> tuple[Any, ...]:
@@ -127,7 +127,7 @@ class Draw:
             )
         if new_tasks != len(self.rest):
             rule = f"new_tasks must be {len(self.rest)}, the rest of the list that was drawn from"
-            raise InvalidInput(f"{rule}, got {new_tasks}.", parameter="new_tasks")
+            raise InvalidInput(f"{rule}, got {new_tasks}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the draw as JSON can hold it, as ``metapac draw --json`` prints it.
@@ -195,7 +195,7 @@ def _check_list(names: Any) -> tuple[Any, ...]:
             raise InvalidInput("some are neither")
     except InvalidInput as error:
         rule = f"names must be a list of task names, strings or integers, got {brief(names)}"
-        raise InvalidInput(f"{rule}: {error}", parameter="names") from error
+        raise InvalidInput(f"{rule}: {error}") from error
     if repeated := [name for name, count in Counter(plain).items() if count > 1]:
         text = f"names holds {repeated[0]!r} more than once; a list has each task once."
         raise InvalidInput(text, parameter="names")

@@ -115,8 +115,7 @@ class Terms:
         if not isinstance(promise, MetaPS):
             raise InvalidInput(
                 "promise must be a calibrated MetaPS, such as load returns, got "
-                f"{type(promise).__name__}, which no number of bad tasks would contradict.",
-                parameter="promise",
+                f"{type(promise).__name__}, which no number of bad tasks would contradict."
             )
         promise.check_calibrated()
         _check_fair(promise.guarantee_)
@@ -202,16 +201,14 @@ def _check_fair(guarantee: Guarantee) -> None:
             "promise must hold with a confidence to be monitored, got delta=None: a guarantee in "
             "expectation is an average over calibrations, so one calibration may be bad without "
             "breaking it, and the false-alarm bounds do not apply. Calibrate with delta, such as "
-            "delta=0.1, or judge new tasks once with evaluate.",
-            parameter="promise",
+            "delta=0.1, or judge new tasks once with evaluate."
         )
     new_tasks = getattr(guarantee, "new_tasks", None)
     if new_tasks is not None:
         raise InvalidInput(
             f"promise must be about new draws of tasks to be monitored, got new_tasks={new_tasks}: "
             "on a finite list, the tasks that are left are the worse the better the others were, "
-            "so no bet on them is fair. Judge the list with evaluate once all of it is labelled.",
-            parameter="promise",
+            "so no bet on them is fair. Judge the list with evaluate once all of it is labelled."
         )
 
 
@@ -276,7 +273,7 @@ def _key(entry: Counted) -> tuple[str, str | None]:
 def check_batch(batch: str | None, again: bool) -> None:
     """Raise InvalidInput if the name of a batch is no text, or is missing where it is needed."""
     if batch is not None and (not isinstance(batch, str) or not batch.strip()):
-        raise InvalidInput(f"batch must be a non-empty string, got {batch!r}.", parameter="batch")
+        raise InvalidInput(f"batch must be a non-empty string, got {batch!r}.")
     check_bool("again", again)
     if again and batch is None:
         raise InvalidInput("again needs the name of the batch; pass batch too.", parameter="again")
@@ -322,8 +319,7 @@ def fix_again(
         done = "counted again" if terms.again else "left out"
         raise InvalidInput(
             f"again must stay as it was for earlier batches, whose tasks were {done}, or labels "
-            "could decide which tasks count. To change it, begin another state file.",
-            parameter="again",
+            "could decide which tasks count. To change it, begin another state file."
         )
     return replace(terms, again=again)
 
@@ -639,9 +635,7 @@ class Monitor:
             was counted before, with other examples or under another name. Nothing is counted then.
         """
         if self._promise is None:
-            raise InvalidInput(
-                "promise must be passed to Monitor.load to count tasks.", parameter="promise"
-            )
+            raise InvalidInput("promise must be passed to Monitor.load to count tasks.")
         options: Any = {"classes": classes, "clusters": clusters, "within": within}
         options |= {"model": model, "allow": allow}
         options["min_examples"] = self.terms.min_examples
@@ -871,8 +865,7 @@ def open_monitor(
                 if new != fixed:
                     raise InvalidInput(
                         f"{name} must stay at {fixed!r}, with which {path} was begun, got {new!r}: "
-                        "an alarm would mean nothing if its level could be chosen afterwards.",
-                        parameter=name,
+                        "an alarm would mean nothing if its level could be chosen afterwards."
                     )
         yield monitor
         monitor.save(path)

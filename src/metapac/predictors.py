@@ -394,7 +394,7 @@ class ThresholdSets(Calibrated):
         self.check_calibrated()
         if not hasattr(table, "add_sets"):
             text = f"table must be what open_table returned, got {_common.brief(table)}."
-            raise InvalidInput(f"{text} For arrays, use predict_set.", parameter="table")
+            raise InvalidInput(f"{text} For arrays, use predict_set.")
         form: dict[str, Any] = {"booleans": booleans, "answer": answer}
         added = table.add_sets(self, output, model=model, allow=allow, **form)
         for warning in added.warnings:
@@ -408,7 +408,7 @@ class ThresholdSets(Calibrated):
         by_text = dict(zip(map(str, self.classes_), self.thresholds_.tolist(), strict=True))
         for name in (name for name in classes or () if str(name) not in by_text):
             rule = f"classes must be among {_common.listed([*map(repr, self.classes_)])}"
-            raise InvalidInput(f"{rule}, got {name!r}.", parameter="classes")
+            raise InvalidInput(f"{rule}, got {name!r}.")
         used = self.classes_ if classes is None else classes
         return np.array([[[by_text[str(name)] for name in used]]])
 
@@ -738,7 +738,7 @@ class MetaPS(ThresholdSets):
                 "calibrate_intervals is for numbers, and per_class=True for classes."
             )
         if tasks is None:
-            raise InvalidInput("tasks must give the task of each example.", parameter="tasks")
+            raise InvalidInput("tasks must give the task of each example.")
         tasks = inputs.keep_tasks(tasks)
         numbers = sets.name_numbers(prediction=prediction, scale=scale, lower=lower, upper=upper)
         scores = _score_numbers(y, numbers, tasks)
@@ -1187,8 +1187,7 @@ def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floa
     """Return the scores of numbers that were predicted, one for each example."""
     scores = sets.score_numbers(y, numbers)
     if scores.ndim != 1 or not len(scores):
-        text = f"y must hold one number for each example, got shape {scores.shape}."
-        raise InvalidInput(text, parameter="y")
+        raise InvalidInput(f"y must hold one number for each example, got shape {scores.shape}.")
     check_same_index("y", y, "tasks", tasks)
     check_same_length("y", scores, "tasks", inputs.as_task_ids(tasks))
     return scores

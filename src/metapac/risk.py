@@ -78,8 +78,7 @@ def _as_grid(thresholds: Any, known: Mapping[str, Any] | None = None) -> Floats:
         rule = f"be those of the calibration, {brief(stored)}"
     elif grid.ndim == 1 and len(grid) and np.isfinite(grid).all() and (np.diff(grid) > 0).all():
         return grid
-    text = f"thresholds must {rule}, got {brief(grid.tolist())}."
-    raise InvalidInput(text, parameter="thresholds")
+    raise InvalidInput(f"thresholds must {rule}, got {brief(grid.tolist())}.")
 
 
 def _as_losses(losses: Any, grid: Floats, at: float | None) -> Array:
@@ -91,7 +90,7 @@ def _as_losses(losses: Any, grid: Floats, at: float | None) -> Array:
         array = inputs.as_score_array("losses", losses)
     if array.shape[1:] != grid.shape and (array.ndim != 1 or at is None):
         rule = f"losses must have a row for each example and a column for each of {len(grid)}"
-        raise InvalidInput(f"{rule} thresholds, got shape {array.shape}.", parameter="losses")
+        raise InvalidInput(f"{rule} thresholds, got shape {array.shape}.")
     check_order([*map(str, getattr(losses, "columns", ()))])
     return array
 
@@ -101,7 +100,7 @@ def check_order(names: Sequence[str]) -> None:
     numbers = [float(match[0]) for match in map(_NUMBER.search, names) if match]
     if len(numbers) == len(names) and numbers != sorted(numbers):
         text = f"losses must be in the order of the thresholds, and the columns are {brief(names)}"
-        raise InvalidInput(f"{text}. List them in ascending order.", parameter="losses")
+        raise InvalidInput(f"{text}. List them in ascending order.")
 
 
 def _count_within(losses: Array, grid: Floats, limits: Floats, tasks: Array) -> Counts:
@@ -128,7 +127,7 @@ def _report_losses(rows: Floats, grid: Floats, tasks: list[Any], start: int) -> 
         text = f"not decrease along the thresholds, and fall from {' to '.join(here)} ({where}). "
         text += "If less is lost further up, certified thresholds have unsafe ones below. Pass the "
         text += "running maximum, np.maximum.accumulate(losses, axis=1), or negate the thresholds."
-    raise InvalidInput(f"losses must {text}", parameter="losses")
+    raise InvalidInput(f"losses must {text}")
 
 
 class MetaRisk(MetaPS):
@@ -268,7 +267,7 @@ class MetaRisk(MetaPS):
         """Return losses as scores; those of a site, which is one task, with its name."""
         data = data if isinstance(data, Scored) else data.read_losses(known)
         if data.labels is not None:
-            raise InvalidInput("labels must be left out: losses know them.", parameter="labels")
+            raise InvalidInput("labels must be left out: losses know them.")
         if name is not None and data.tasks is not None:
             raise InvalidInput("tasks must be left out: a site is one task.", parameter="task")
         data = data if name is None else replace(data, tasks=np.full(len(data.scores), name))

@@ -328,7 +328,7 @@ def _read(
     names = columns.tolist() if isinstance(columns, np.ndarray) else list(columns)
     if len(names) != matrix.shape[1]:
         text = f"classes must name the {matrix.shape[1]} columns of sets, got {len(names)} names."
-        raise InvalidInput(text, parameter="classes")
+        raise InvalidInput(text)
     return matrix, names
 
 

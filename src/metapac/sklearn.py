@@ -288,7 +288,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             raise InvalidInput("this requires y to be passed, but the target y is None.")
         if within is not None and shots:
             rule = "within must be left out with shots: support rows may share a unit with others"
-            raise InvalidInput(f"{rule}. Pass one row of each unit.", parameter="within")
+            raise InvalidInput(f"{rule}. Pass one row of each unit.")
         ids = as_groups(groups, self.allow)
         x = as_indexable(x, y=y, groups=groups)
         warn_of_group_column(x, groups, ids)
@@ -358,8 +358,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             return self._train_one(self.estimator, data, training, fit_params)
         if self._target == "label" or self.return_std or len(self.estimator) != 2:
             rule = "a tuple is for the two quantile models of MetaPSRegressor, without return_std"
-            text = f"estimator must be one model: {rule}, got {brief(self.estimator)}."
-            raise InvalidInput(text, parameter="estimator")
+            raise InvalidInput(f"estimator must be one model: {rule}, got {brief(self.estimator)}.")
         return tuple(self._train_one(one, data, training, fit_params) for one in self.estimator)
 
     def _train_one(

@@ -655,8 +655,7 @@ def judge_each(
     if delta is not None:
         as_probability("delta", delta)
     if as_probability("false_alarm", false_alarm) >= 0.5:
-        message = f"false_alarm must be below 0.5, got {false_alarm!r}."
-        raise InvalidInput(message, parameter="false_alarm")
+        raise InvalidInput(f"false_alarm must be below 0.5, got {false_alarm!r}.")
     pairs = [_checked_counts(*pair) for pair in counts]
     label = np.repeat(np.arange(len(pairs)), [len(sizes) for sizes, _misses in pairs])
     sizes, misses = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
@@ -681,8 +680,7 @@ def _as_list(new_tasks: Any, alpha: float | None, tasks: int) -> NewTasks | None
         raise InvalidInput("new_tasks needs alpha, got alpha=None.", parameter="new_tasks")
     if tasks > number:
         rule = f"new_tasks must be at least the number of tasks, {tasks}, got {number}"
-        text = f"{rule}. Leave out tasks that are not on the list."
-        raise InvalidInput(text, parameter="new_tasks")
+        raise InvalidInput(f"{rule}. Leave out tasks that are not on the list.")
     return NewTasks.at_most(alpha, number)
 
 
@@ -691,8 +689,7 @@ def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Cou
     misses = as_whole_numbers("missed", missed, minimum=0)
     check_same_shape("examples", sizes, "missed", misses)
     if sizes.ndim != 1:
-        text = f"examples must be one-dimensional, got shape {sizes.shape}."
-        raise InvalidInput(text, parameter="examples")
+        raise InvalidInput(f"examples must be one-dimensional, got shape {sizes.shape}.")
     if (wrong := misses > sizes).any():
         pair = f"{misses[wrong][0]} misses among {sizes[wrong][0]} examples"
         raise InvalidInput(

@@ -184,8 +184,7 @@ def parse_epsilon(texts: Sequence[str]) -> Epsilon:
         if not name or name in rates:
             raise InvalidInput(
                 f"epsilon must be one number, or CLASS=NUMBER once for each class, got {text!r} "
-                f"among {', '.join(texts)}.",
-                parameter="epsilon",
+                f"among {', '.join(texts)}."
             )
         rates[name] = parse_number("epsilon", number)
     return rates
@@ -221,9 +220,7 @@ def parse_number(name: str, text: str) -> float:
             remedy = f" Write {value.normalize():f}." if value.is_finite() else ""
         except InvalidOperation:
             pass
-        raise InvalidInput(
-            f"{name} must be a number, got {text!r}.{remedy}", parameter=name
-        ) from None
+        raise InvalidInput(f"{name} must be a number, got {text!r}.{remedy}") from None
 
 
 def convert(name: str, kind: str, text: Any) -> Any:
@@ -232,7 +229,7 @@ def convert(name: str, kind: str, text: Any) -> Any:
         return text
     if "Path" in kind:
         if "://" in text:  # Path would drop a slash, and the password would no longer be masked
-            raise InvalidInput(f"{name} must be a local file, got {mask(text)}.", parameter=name)
+            raise InvalidInput(f"{name} must be a local file, got {mask(text)}.")
         return Path(text)
     if "Sequence[" in kind and "str" not in kind:
         return _parse_numbers(name, kind, text)
@@ -242,9 +239,7 @@ def convert(name: str, kind: str, text: Any) -> Any:
         try:
             return int(text)
         except ValueError:
-            raise InvalidInput(
-                f"{name} must be a whole number, got {text!r}.", parameter=name
-            ) from None
+            raise InvalidInput(f"{name} must be a whole number, got {text!r}.") from None
     return text
 
 
@@ -257,7 +252,7 @@ def _parse_numbers(name: str, kind: str, text: str) -> Any:
     else:
         numbers = [convert(name, each, word) for word in text.split(",")]
     if not numbers:
-        raise InvalidInput(f"{name} must be a range such as 5-10, got {text!r}.", parameter=name)
+        raise InvalidInput(f"{name} must be a range such as 5-10, got {text!r}.")
     return numbers[0] if is_choice and len(numbers) == 1 else numbers
 
 

@@ -38,7 +38,7 @@ def _parse_sizes(texts: Sequence[str]) -> list[int]:
     words = [word.strip() for text in texts for word in text.split(",")]
     if not all(map(str.isdecimal, words)):
         rule = "whole numbers separated by commas, such as 743,38756"
-        raise InvalidInput(f"sizes must be {rule}, got {', '.join(texts)!r}.", parameter="sizes")
+        raise InvalidInput(f"sizes must be {rule}, got {', '.join(texts)!r}.")
     return [int(word) for word in words]
 
 
@@ -291,7 +291,7 @@ def _draw(names: list[Any], pilot: str | None, output: Path | None) -> list[Any]
     number = min(len(names) // 5, _MOST_PILOT) if pilot is None else int(pilot)
     if not 2 <= number < len(names):
         rule = f"pilot must be a number from 2 to below {len(names)}, the number of tasks"
-        raise InvalidInput(f"{rule}, got {number}.", parameter="pilot")
+        raise InvalidInput(f"{rule}, got {number}.")
     known = read_pilot(output).tasks if output is not None and output.exists() else ()
     before = {*map(str, known)}
     old = [name for name in names if str(name) in before]
@@ -503,7 +503,7 @@ def draw(
     found = lists.draw_tasks(read_list(names, task), tasks, rng=seed, allow=allow)
     if output.exists() and output.stat().st_size and lists.read_draw(output) != found:
         text = f"output must not replace another draw, and {output} holds one. A list is drawn from"
-        raise InvalidInput(f"{text} once; choose another name.", parameter="output")
+        raise InvalidInput(f"{text} once; choose another name.")
     found.save(output)
     console.show(found, as_json=json, wrote=[output], output=str(output))
 

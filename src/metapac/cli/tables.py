@@ -32,15 +32,13 @@ _IMAGES = (".png", ".svg", ".pdf")
 def check_outputs(output: Path | None, plot: Path | None) -> None:
     """Fail fast: check the names of the files to write, before the query."""
     if output is not None and output.suffix.lower() != ".csv":
-        raise InvalidInput(f"output must end in .csv, got {str(output)!r}.", parameter="output")
+        raise InvalidInput(f"output must end in .csv, got {str(output)!r}.")
     if plot is not None:
         if plot.suffix.lower() not in _IMAGES:
-            text = f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}."
-            raise InvalidInput(text, parameter="plot")
+            raise InvalidInput(f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}.")
         artefact.check_folder(plot.resolve().parent)
         if plot.is_dir():
-            text = f"plot must be a file, got the folder {str(plot)!r}."
-            raise InvalidInput(text, parameter="plot")
+            raise InvalidInput(f"plot must be a file, got the folder {str(plot)!r}.")
         require("matplotlib.figure", extra="plot", purpose="--plot")
 
 

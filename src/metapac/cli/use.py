@@ -377,7 +377,7 @@ def _compare(
     from metapac.tables import compare_tables
 
     if not scores:
-        raise InvalidInput("scores must name the table to compare.", parameter="scores")
+        raise InvalidInput("scores must name the table to compare.")
     with open_table(scores, reading) as (table, progress):
         progress("comparing the scores of each task", 0, None)
         table = name_new(table, columns, predictor, labelled=False)

@@ -87,8 +87,7 @@ class SignOff:
         if self.decision is not None:
             check_one_of("decision", self.decision, DECISIONS)
         if self.conditions is not None and self.decision not in (None, "conditions"):
-            message = f"conditions must not be given with the decision {self.decision!r}."
-            raise InvalidInput(message, parameter="conditions")
+            raise InvalidInput(f"conditions must not be given with the decision {self.decision!r}.")
 
 
 def report(
@@ -216,8 +215,7 @@ def _check_data(labelled: Any, predictor: Any) -> Data | None:
         if allowed != predictor.epsilon:
             raise InvalidInput(
                 f"labelled must be an evaluation of this promise, which allows {predictor.epsilon} "
-                f"to be missed, got one of {allowed}.",
-                parameter="labelled",
+                f"to be missed, got one of {allowed}."
             )
         return None
     if labelled is None:
@@ -230,8 +228,7 @@ def _check_data(labelled: Any, predictor: Any) -> Data | None:
         )
     if not isinstance(labelled, Data):
         raise InvalidInput(
-            f"labelled must be what open_table returned, or Scored arrays, got {brief(labelled)}.",
-            parameter="labelled",
+            f"labelled must be what open_table returned, or Scored arrays, got {brief(labelled)}."
         )
     return labelled
 
@@ -247,15 +244,12 @@ def _open_monitor(monitor: Any, predictor: Any) -> tuple[Monitor | None, list[di
     if isinstance(monitor, str | os.PathLike):
         return Monitor.load(monitor, predictor), facts.describe_files("monitor", [monitor])
     if not isinstance(monitor, Monitor):
-        raise InvalidInput(
-            f"monitor must be a Monitor or its file, got {brief(monitor)}.", parameter="monitor"
-        )
+        raise InvalidInput(f"monitor must be a Monitor or its file, got {brief(monitor)}.")
     terms = monitor.terms
     given = Terms.from_promise(predictor, terms.false_alarm, 0, terms.run_length)
     if given.checksum != terms.checksum:
         raise InvalidInput(
-            f"monitor must watch this promise, and watches another one: {terms.promise}",
-            parameter="monitor",
+            f"monitor must watch this promise, and watches another one: {terms.promise}"
         )
     return monitor, []
 
@@ -286,17 +280,14 @@ def _check_output(output: PathLike | None, *inputs: Any) -> None:
     if output is None:
         return
     if Path(output).suffix.lower() not in (".html", ".htm"):
-        raise InvalidInput(
-            f"output must end in .html, got {os.fspath(output)!r}.", parameter="output"
-        )
+        raise InvalidInput(f"output must end in .html, got {os.fspath(output)!r}.")
     check_folder(Path(output).absolute().parent)
     paths = [path for path in inputs if isinstance(path, str | os.PathLike)]
     check_not_input(output, [*paths, *(file for data in inputs for file in _files_of(data))])
     if not _may_replace(Path(output)):
         raise InvalidInput(
             "output must not replace a file that is not a report of metapac, and "
-            f"{os.fspath(output)} exists. Write to another file, or remove it.",
-            parameter="output",
+            f"{os.fspath(output)} exists. Write to another file, or remove it."
         )
 
 

@@ -131,7 +131,7 @@ def _connect_duckdb(memory_limit: str | None, threads: int | None) -> Any:
     except (duckdb.Error, RuntimeError) as error:  # RuntimeError for text that is not UTF-8
         scratch.close()
         text = f"memory_limit must be a size such as 4GiB, got {memory_limit!r}."
-        raise InvalidInput(text, parameter="memory_limit") from error
+        raise InvalidInput(text) from error
 
 
 _SPARK_SETTINGS = {

@@ -212,11 +212,11 @@ def _choose_columns(source: Source, columns: Columns) -> tuple[list[Any], list[s
         source.column(name)
         if name in columns.not_classes:
             text = f"columns must name scores, got {name!r}, which names tasks or true labels."
-            raise InvalidInput(text, parameter="columns")
+            raise InvalidInput(text)
     if named is not None and len(named) != len(pattern):
         shown = f"the {len(pattern)} columns {listed([*map(repr, pattern)])}"
         text = f"classes must name the class of each of {shown}, got {len(named)} names."
-        raise InvalidInput(text, parameter="classes")
+        raise InvalidInput(text)
     return [*pattern] if named is None else named, [*pattern]
 
 
@@ -224,8 +224,7 @@ def as_class_names(classes: Sequence[Any]) -> list[Any]:
     """Return distinct class names: integers as they are, everything else as strings."""
     names = [str(name) for name in classes]
     if isinstance(classes, str) or not names or len({*names}) < len(names):
-        text = f"classes must be a list that names each class once, got {classes!r}."
-        raise InvalidInput(text, parameter="classes")
+        raise InvalidInput(f"classes must be a list that names each class once, got {classes!r}.")
     whole = [isinstance(c, int | np.integer) and not isinstance(c, bool) for c in classes]
     return [int(c) if is_whole else str(c) for c, is_whole in zip(classes, whole, strict=True)]
 
@@ -233,8 +232,7 @@ def as_class_names(classes: Sequence[Any]) -> list[Any]:
 def match_columns(source: Source, pattern: str) -> dict[str, str]:
     """Return the columns that a pattern with a star matches, by what the star stands for."""
     if pattern.count("*") != 1:
-        text = f"columns must contain one star, such as 'p_*', got {pattern!r}."
-        raise InvalidInput(text, parameter="columns")
+        raise InvalidInput(f"columns must contain one star, such as 'p_*', got {pattern!r}.")
     head, tail = pattern.split("*")
     return {
         name[len(head) : len(name) - len(tail)]: name
@@ -329,7 +327,7 @@ def _read_lists(source: Source, columns: Columns, column: str, by_class: bool) -
     kind = lists.type()
     if not (kind.is_array() and (kind.value_type.is_floating() or kind.value_type.is_integer())):
         text = "columns must contain one star, such as 'p_*', or name a column of lists of numbers"
-        raise InvalidInput(f"{text}, got {column!r}, which is {kind}.", parameter="columns")
+        raise InvalidInput(f"{text}, got {column!r}, which is {kind}.")
     names = None if columns.classes is None else as_class_names(columns.classes)
     with source.reading():
         if columns.classes_column is not None:
@@ -554,7 +552,7 @@ def _check_score_or_label(columns: Columns, by_class: bool) -> None:
         raise InvalidInput(f"{name} is for numbers. Leave out per_class=True.")
     if by_class and columns.label is None:
         text = "label must name the column with the true label: each class has its own guarantee."
-        raise InvalidInput(text, parameter="label")
+        raise InvalidInput(text)
     is_one = (columns.score is None) != (columns.label is None)
     if not (is_one or by_class or columns.is_regression):
         raise InvalidInput(

@@ -84,7 +84,7 @@ class Table(Data):
     def open(cls, source: Any, columns: Columns, reading: Reading) -> Self:
         """Return an open table; see ``open_table``."""
         if isinstance(source, Table) and reading != Reading():
-            raise InvalidInput("reading must be left out: the table is open.", parameter="reading")
+            raise InvalidInput("reading must be left out: the table is open.")
         inner = source.source if isinstance(source, Table) else source
         return cls(sources.open_source(inner, reading), columns)
 
@@ -139,8 +139,7 @@ class Table(Data):
     def check_tasks(self) -> None:
         """Raise InvalidInput unless columns name tasks and, if there are any, clusters."""
         if self.columns.task is None:
-            rule = "task must name the column with the task of each row."
-            raise InvalidInput(rule, parameter="task")
+            raise InvalidInput("task must name the column with the task of each row.")
         for name, meaning in ((self.columns.cluster, "clusters"), (self.columns.within, "units")):
             if name is not None:
                 scores.get_id_column(self.source, name, meaning)
@@ -165,7 +164,7 @@ class Table(Data):
         """
         task, label = self.columns.task, self.columns.label
         if task is None or (by_class and label is None):
-            raise InvalidInput("task must name a column, and by class label too.", parameter="task")
+            raise InvalidInput("task must name a column, and by class label too.")
         source = self._count_once(task, label if by_class else None)
         if not by_class:
             counts = scores.count_values(source, tasks=task)
@@ -437,7 +436,7 @@ class Table(Data):
         origin = sources.read_origin(self.source)
         if origin is not None and model not in (None, origin.model):
             rule = f"model must be {origin.model!r}, which {self.name} says has scored it"
-            raise InvalidInput(f"{rule}, got {model!r}. Leave it out.", parameter="model")
+            raise InvalidInput(f"{rule}, got {model!r}. Leave it out.")
         return origin
 
 
@@ -453,7 +452,7 @@ def _check_cluster(columns: Columns, predictor: Any) -> None:
     """Raise InvalidInput if the guarantee is for new clusters and no column names them."""
     if columns.cluster is None and getattr(predictor, "clusters_", None) is not None:
         rule = "cluster must name the column with the cluster of each task"
-        raise InvalidInput(f"{rule}: the guarantee is for new clusters.", parameter="cluster")
+        raise InvalidInput(f"{rule}: the guarantee is for new clusters.")
 
 
 def _find_groups(rows: scores.Rows, keys: Array) -> tuple[Array, Counts, Counts | None]:
@@ -516,12 +515,12 @@ def compare_tables(
     for name, one in (("table", table), ("reference", reference)):
         if not isinstance(one, Table):
             got = type(one).__name__
-            raise InvalidInput(f"{name} must be open_table(...), got {got}.", parameter=name)
+            raise InvalidInput(f"{name} must be open_table(...), got {got}.")
     names = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
     given = Columns(**{name: getattr(table.columns, name) for name in names})
     used = given.resolve(promise.columns_ or {}, promise.classes_)
     if used.task is None:
-        raise InvalidInput("task must name the column with the task of each row.", parameter="task")
+        raise InvalidInput("task must name the column with the task of each row.")
     reference.check_origin(promise.context_, None)
     table.check_origin(promise.context_, model)
     new = _value(table.source, used)
