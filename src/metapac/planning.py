@@ -67,12 +67,12 @@ def min_task_size(guarantee: Guarantee, level: Level) -> int:
 
 def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
     """Return the least number of tasks at which ``small`` of them may be too small for a level."""
-    share, delta = guarantee.levels[level].alpha_across, guarantee.delta
+    share = guarantee.levels[level].alpha_across
 
     def enough(tasks: int) -> bool:
         return guarantee.allowed_low_thresholds(tasks)[level] >= small
 
-    if delta is None or not _has_bounds(guarantee):
+    if (delta := _delta_of_bounds(guarantee)) is None:
         return _search(enough)
     low = min_sample_size(share, delta, small)
     # Every level gets at least an equal share of delta.
@@ -82,10 +82,9 @@ def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
     return low if enough(low) else min_integer(enough, low, high)
 
 
-def _has_bounds(guarantee: Guarantee) -> bool:
-    """Return whether counts across tasks are binomial, at most delta and at least its share."""
-    is_plain = guarantee.new_tasks is None and not guarantee.dishonest
-    return guarantee.delta is not None and is_plain
+def _delta_of_bounds(guarantee: Guarantee) -> float | None:
+    """Return delta where ranks lie between those of an equal share and of all of it, else None."""
+    return None if guarantee.new_tasks or guarantee.dishonest else guarantee.delta
 
 
 def _search(enough: Callable[[int], bool]) -> int:
@@ -104,7 +103,7 @@ def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[i
     Counts across tasks are slow to compute, so a level is tried only if, given all of delta, it
     would need no more tasks than the best level so far.
     """
-    if guarantee.delta is None or not _has_bounds(guarantee):
+    if (delta := _delta_of_bounds(guarantee)) is None:
 
         def usable(tasks: int) -> list[bool]:
             ranks = guarantee.allowed_low_thresholds(tasks)
@@ -113,7 +112,7 @@ def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[i
         tasks = _search(lambda tasks: any(usable(tasks)))
         return tasks, usable(tasks).index(True)
     pairs = zip(guarantee.levels, small, strict=True)
-    bounds = [min_sample_size(level.alpha_across, guarantee.delta, few) for level, few in pairs]
+    bounds = [min_sample_size(level.alpha_across, delta, few) for level, few in pairs]
     best = (math.inf, 0)
     for bound, level in sorted((bound, level) for level, bound in enumerate(bounds)):
         if bound <= best[0]:
@@ -200,12 +199,12 @@ class Demand(NamedTuple):
 
     def is_feasible(self) -> bool:
         """Return whether these tasks support the guarantee."""
-        g = self.guarantee
-        if g.delta is not None and _has_bounds(g) and len(g.levels) > 1 and self.tasks:
+        several, delta = len(self.guarantee.levels), _delta_of_bounds(self.guarantee)
+        if delta is not None and several > 1 and self.tasks:
             # Quick bounds: for some level an equal share of delta is enough, and all of it needed.
-            if self._is_any_level_usable(equal_share(g.delta, len(g.levels))):
+            if self._is_any_level_usable(equal_share(delta, several)):
                 return True
-            if not self._is_any_level_usable(g.delta):
+            if not self._is_any_level_usable(delta):
                 return False
         pairs = zip(self.too_small(), self.allowed(), strict=True)
         return any(few <= most for few, most in pairs)
@@ -244,15 +243,15 @@ def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
     return all(demand.is_feasible() for demand in changed)
 
 
+def demand_each(whole: Guarantee, sizes: Mapping[Any, ArrayLike]) -> list[Demand]:
+    """Return the demand on tasks for each class or, as None, for all together."""
+    parts = {x: whole if x is None else whole.for_class(x, [*sizes]) for x in sizes}
+    return [Demand.from_sizes(parts[x], counts, label=x) for x, counts in sizes.items()]
+
+
 def supports_classes(guarantee: Guarantee, sizes: Mapping[Any, ArrayLike]) -> bool:
     """Return whether tasks would support a guarantee for each class."""
-    whole = replace(guarantee, per_class=True)
-    return all_feasible(
-        [
-            Demand.from_sizes(whole.for_class(label, [*sizes]), counts, label=label)
-            for label, counts in sizes.items()
-        ]
-    )
+    return all_feasible(demand_each(replace(guarantee, per_class=True), sizes))
 
 
 def smallest(demands: Sequence[Demand], parameter: str) -> float | None:
@@ -260,10 +259,8 @@ def smallest(demands: Sequence[Demand], parameter: str) -> float | None:
 
     With several levels it may be too large by a relative error of 1e-5.
     """
-    several = len(demands[0].guarantee.levels) > 1  # which makes each trial slow
-    return min_value(
-        lambda value: all_feasible(demands, **{parameter: value}), 1e-5 if several else 1e-15
-    )
+    tolerance = 1e-5 if len(demands[0].guarantee.levels) > 1 else 1e-15  # each trial is slow
+    return min_value(lambda value: all_feasible(demands, **{parameter: value}), tolerance)
 
 
 def find_min_examples(demands: Sequence[Demand]) -> int | None:
@@ -554,15 +551,9 @@ def find_next_labels(asked: Iterable[Guarantee], sizes: Counts) -> list[tuple[Gu
 
 def describe_next_labels(steps: Sequence[tuple[Guarantee, Step]]) -> list[str]:
     """Return a paragraph on the fewest labels that would allow more; none if all is allowed."""
-    lines = [
-        f"epsilon {guarantee.miss_rate:g}, alpha {guarantee.alpha:g}: {step}"
-        for guarantee, step in steps[:_SHOWN_STEPS]
-    ]
-    return (
-        ["\n- ".join(["What is refused would take, the fewest labels first:", *lines])]
-        if lines
-        else []
-    )
+    head, few = "What is refused would take, the fewest labels first:", steps[:_SHOWN_STEPS]
+    lines = [f"epsilon {g.miss_rate:g}, alpha {g.alpha:g}: {step}" for g, step in few]
+    return ["\n- ".join([head, *lines])] if lines else []
 
 
 def plan_half(
@@ -590,8 +581,8 @@ def _format_level(value: float | None) -> str:
 
 
 def _span(numbers: Iterable[int]) -> str:
-    ordered = sorted({*map(int, numbers)})
-    return " to ".join(map(str, dict.fromkeys([ordered[0], ordered[-1]])))
+    every = {*map(int, numbers)}
+    return " to ".join(map(str, dict.fromkeys([min(every), max(every)])))
 
 
 def describe_sizes(sizes: Mapping[Any, Counts]) -> str:
@@ -912,9 +903,9 @@ class Plan:
         note = "Every split gives the same guarantee; joint is the default."
         if self.guarantee.delta is None:
             note += (
-                " For large tasks tight may take a higher rank, and then has smaller sets. Number"
+                " For large tasks tight may take a higher rank, and then has smaller sets. Number "
             )
-            note += " and size of the tasks decide: choose before you look at scores."
+            note += "and size of the tasks decide: choose before you look at scores."
         if self.guarantee.dishonest:
             note += f" It holds whatever up to {self.guarantee.dishonest} of the tasks send."
         if self.sizes:
@@ -1036,11 +1027,11 @@ class ListPlan:
         """How many tasks to draw, and what more of them buy."""
         g = self.guarantee
         if not self.divisions:
-            return (
-                f"A list of {count_tasks(self.listed)} is too short for "
-                f"{keyword('alpha', g.alpha)} and {keyword('delta', g.delta)}: however many are "
-                "labelled, nothing can be guaranteed for the others."
+            levels = f"{keyword('alpha', g.alpha)} and {keyword('delta', g.delta)}"
+            lack = (
+                f"A list of {count_tasks(self.listed)} is too short for {levels}: however many are"
             )
+            return f"{lack} labelled, nothing can be guaranteed for the others."
         first = self.divisions[0]
         others = NewTasks(first.others, first.may_exceed).describe("tasks")
         head = (
@@ -1057,12 +1048,8 @@ class ListPlan:
             last = self.listed - math.ceil(one.may_exceed / Fraction(repr(self.guarantee.alpha)))
             if one.may_exceed > other.may_exceed and last + 1 < other.label:
                 gaps.append(f"{last + 1} to {other.label - 1}")
-        if not gaps:
-            return []
-        return [
-            f"Not enough: {', '.join(gaps)}. More labels are worse there, because fewer of the "
-            "others may exceed epsilon."
-        ]
+        why = "More labels are worse there, because fewer of the others may exceed epsilon."
+        return [f"Not enough: {', '.join(gaps)}. {why}"] if gaps else []
 
 
 def plan_list(
@@ -1124,10 +1111,8 @@ def plan_list(
         least = min_integer(lambda label: divide(label) is not None, start - 1, end)
         ways = {way.examples_per_task: way for x in (end, least) if (way := divide(x)) is not None}
         found += sorted(ways.values())
-    first = found[0] if found else None
-    return ListPlan(
-        listed, tuple(found), whole if first is None else replace(whole, new_tasks=first.others)
-    )
+    others = found[0].others if found else whole.new_tasks
+    return ListPlan(listed, tuple(found), replace(whole, new_tasks=others))
 
 
 def _find_blocks(listed: int, alpha: float) -> Iterator[tuple[int, int]]:
@@ -1141,28 +1126,9 @@ def _find_blocks(listed: int, alpha: float) -> Iterator[tuple[int, int]]:
 
 
 @overload
-def plan(
-    *,
-    epsilon: float,
-    alpha: float,
-    delta: float | None,
-    split: Split = "joint",
-    classes: int = 1,
-    min_examples: int = 0,
-    new_tasks: int | None = None,
-    sizes: Sizes | None = None,
-    allow: Iterable[str] = (),
-    **options: Any,
-) -> Plan: ...
+def plan(*, epsilon: float, alpha: float, delta: float | None, **options: Any) -> Plan: ...
 @overload
-def plan(
-    *,
-    sizes: Sizes,
-    split: Split = "joint",
-    classes: int = 1,
-    min_examples: int = 0,
-    **options: Any,
-) -> list[Offer]: ...
+def plan(*, sizes: Sizes, **options: Any) -> list[Offer]: ...
 @_common.reject_foreign_keywords
 def plan(
     *,
@@ -1223,9 +1189,7 @@ def plan(
     2
     """
     by_class = sizes if isinstance(sizes, Mapping) else {} if sizes is None else {None: sizes}
-    counts = {
-        label: as_whole_numbers("sizes", one, minimum=0).ravel() for label, one in by_class.items()
-    }
+    counts = {x: as_whole_numbers("sizes", n, minimum=0).ravel() for x, n in by_class.items()}
     number = max(as_whole_number("classes", classes), len(counts))
     more: Any = {"split": split, "min_examples": min_examples, **options}
     given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}

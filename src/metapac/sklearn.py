@@ -22,7 +22,7 @@ from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
 from metapac.grouping import Scored, name_units
 from metapac.guarantee import Epsilon, Split
-from metapac.planning import Demand, all_feasible
+from metapac.planning import Demand, all_feasible, demand_each
 from metapac.predictors import MetaPS
 from metapac.sets import score_numbers
 
@@ -327,16 +327,13 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             pairs = zip(data.groups.tolist(), data.within.tolist(), strict=True)
             data = data.take(np.array([*{pair: i for i, pair in enumerate(pairs)}.values()]))
         whole, used, total = method._make_guarantee(), len(calibration), len(training + calibration)
-        index, parts = find_codes(data.groups, calibration + training), []
-        classes = tuple(np.unique(data.y).tolist()) if self.per_class else (None,)
-        for label in classes:
-            g, rows = whole, index
-            if label is not None:
-                g, rows = whole.for_class(label, classes), index[data.y == label]
-            parts.append((label, g, np.bincount(rows, minlength=total) - self.shots))
+        index, of_class = find_codes(data.groups, calibration + training), {None: slice(None)}
+        if self.per_class:
+            of_class = {x: data.y == x for x in np.unique(data.y).tolist()}
+        sizes = {x: np.bincount(index[rows], minlength=total) for x, rows in of_class.items()}
 
         def count(groups: int) -> list[Demand]:
-            return [Demand.from_sizes(g, n[:groups], label=label) for label, g, n in parts]
+            return demand_each(whole, {x: n[:groups] - self.shots for x, n in sizes.items()})
 
         def works(groups: int) -> bool:
             return all_feasible(count(groups))
