@@ -343,9 +343,7 @@ class Reading:
 
 
 def open_table(
-    source: Any,
-    columns: Columns | None = None,
-    reading: Reading | None = None,
+    source: Any, columns: Columns | None = None, reading: Reading | None = None
 ) -> Table:
     """Open a table of scores, for ``calibrate``, ``predict``, ``evaluate`` and the other verbs.
 

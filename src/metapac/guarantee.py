@@ -12,13 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from metapac._common import (
-    as_probability,
-    as_whole_number,
-    check_bool,
-    check_one_of,
-    listed,
-)
+from metapac._common import as_probability, as_whole_number, check_bool, check_one_of, listed
 from metapac.binomial import min_integer
 from metapac.columns import hold_losses, hold_numbers
 from metapac.errors import InvalidInput, keyword

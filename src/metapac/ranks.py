@@ -145,11 +145,7 @@ def failure_of_ranks(
 
 
 def _make_chain(
-    tasks: int,
-    levels: tuple[Level, ...],
-    delta: float,
-    new_tasks: NewTasks | None,
-    dishonest: int,
+    tasks: int, levels: tuple[Level, ...], delta: float, new_tasks: NewTasks | None, dishonest: int
 ) -> tuple[_Chain | None, list[int]]:
     """Return the chain, and ranks that are valid without it; None if it is not needed, or large."""
     if new_tasks is not None:
@@ -340,11 +336,7 @@ def list_start(tasks: int, new: NewTasks) -> NDArray[np.float64]:
 
 
 def _list_window(
-    tasks: int,
-    levels: tuple[Level, ...],
-    new: NewTasks,
-    delta: float,
-    quantile: int | None = None,
+    tasks: int, levels: tuple[Level, ...], new: NewTasks, delta: float, quantile: int | None = None
 ) -> tuple[_Window, NDArray[np.float64]]:
     """Return the counts H that are tracked, and their probabilities."""
     mass = list_start(tasks, new)

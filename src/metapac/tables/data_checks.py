@@ -15,13 +15,7 @@ from metapac._common import Counts, Floats
 from metapac.columns import Columns
 from metapac.data_checks import MAX_ROWS, Facts, Repeats, Sample
 from metapac.tables.engines import add_up, upload
-from metapac.tables.scores import (
-    ClassScores,
-    Rows,
-    count_equal,
-    get_id_column,
-    match_columns,
-)
+from metapac.tables.scores import ClassScores, Rows, count_equal, get_id_column, match_columns
 from metapac.tables.search import MAX_GROUPED
 from metapac.tables.sources import Source
 

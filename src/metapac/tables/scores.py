@@ -19,15 +19,7 @@ from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput
 from metapac.inputs import advise_on_labels, as_task_names
 from metapac.sets import check_order
-from metapac.tables.engines import (
-    DUCKDB,
-    add_up,
-    as_int,
-    constant_list,
-    exact,
-    pick,
-    pluralize,
-)
+from metapac.tables.engines import DUCKDB, add_up, as_int, constant_list, exact, pick, pluralize
 from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]

@@ -25,13 +25,7 @@ from metapac._common import Array, Counts, Progress, Table, listed
 from metapac.data_checks import Repeats
 from metapac.errors import InvalidInput
 from metapac.inputs import as_task_names
-from metapac.tables.engines import (
-    Traits,
-    exact,
-    next_float,
-    previous_float,
-    upload,
-)
+from metapac.tables.engines import Traits, exact, next_float, previous_float, upload
 from metapac.tables.scores import Rows
 from metapac.tables.sources import Source
 
