@@ -643,8 +643,6 @@ def check_ratio(path: PathLike, unpacked: int) -> None:
     packed = Path(path).stat().st_size
     ratio = _GZIP_RATIO if Path(path).suffix.lower() == ".gz" else _ZIP_RATIO
     if unpacked > max(_ANY_RATIO, ratio * packed):
-        raise BadArchive(
-            f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes; above "
-            f"{_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it, unpack it "
-            "yourself, or save a workbook as CSV."
-        )
+        text = f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes;"
+        text += f" above {_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it,"
+        raise BadArchive(f"{text} unpack it yourself, or save a workbook as CSV.")

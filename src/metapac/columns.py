@@ -272,6 +272,12 @@ class Columns:
         return chosen
 
 
+def without_labels(columns: Columns) -> Columns:
+    """Return what tells the scores of new tasks that have no labels."""
+    names = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
+    return Columns(**{name: getattr(columns, name) for name in names})
+
+
 @dataclass(frozen=True, kw_only=True)
 class _NewColumns(Columns):
     """Columns of new tasks, which know those of the calibration."""

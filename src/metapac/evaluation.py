@@ -669,16 +669,12 @@ def _class_misses(
 
 def _check_any_left(evaluation: Evaluation) -> None:
     if evaluation.left_out and not len(evaluation.tasks):
-        raise InvalidInput(
-            "there is no task to evaluate: tasks need at least "
-            f"{evaluation.min_examples} examples, and all {evaluation.left_out} have fewer."
-        )
+        text = f"there is no task to evaluate: tasks need at least {evaluation.min_examples}"
+        raise InvalidInput(f"{text} examples, and all {evaluation.left_out} have fewer.")
     if not len(evaluation.tasks):
-        raise InvalidInput(
-            "every task has the name of a calibration, training or pilot task, or its cluster "
-            f"({listed([*map(repr, evaluation.overlap)])}), and a guarantee is for new tasks. If "
-            "these only share the names, pass allow=('overlap',)."
-        )
+        text = "every task has the name of a calibration, training or pilot task, or its cluster"
+        text += f" ({listed([*map(repr, evaluation.overlap)])}), and a guarantee is for new tasks."
+        raise InvalidInput(f"{text} If these only share the names, pass allow=('overlap',).")
 
 
 def evaluate(
@@ -788,12 +784,9 @@ def _compare_with_list(context: Context, tally: Tally) -> tuple[Any, ...]:
     here = [*tally.names.tolist()] if tally.clusters is None else [*tally.clusters]
     rest, found = {*map(str, context.draw.rest)}, {*map(str, here)}
     if foreign := [name for name in here if str(name) not in rest]:
-        raise InvalidInput(
-            f"{len(foreign)} tasks are not on the list that was drawn from "
-            f"({listed([*map(repr, foreign)])}), and the guarantee is for the others on it. Leave "
-            "them out.",
-            parameter="tasks",
-        )
+        text = f"{len(foreign)} tasks are not on the list that was drawn from"
+        text += f" ({listed([*map(repr, foreign)])}), and the guarantee is for the others on it."
+        raise InvalidInput(f"{text} Leave them out.", parameter="tasks")
     return tuple(name for name in context.draw.rest if str(name) not in found)
 
 

@@ -398,10 +398,9 @@ class Evidence(NamedTuple):
         outside = (sent > -np.inf) & ((sent < low) | (sent > high))
         for task, label, _level in np.argwhere(outside)[:1]:
             ends = f"{low[task, label, 0]:g} and {high[task, label, 0]:g}"
-            raise InvalidInput(
-                f"{name} of task {self.names.tolist()[task]!r} must be in the range of its scores, "
-                f"between the lowest and the highest, which are {ends}."
-            )
+            text = f"{name} of task {self.names.tolist()[task]!r} must be in the range of its"
+            text += " scores, between the lowest and the highest, which are"
+            raise InvalidInput(f"{text} {ends}.")
 
     def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
         """Return the evidence of one random task of each cluster."""
@@ -432,10 +431,9 @@ class Clusters(NamedTuple):
         """Return the clusters that `to_json` prepared."""
         names = body["names"]
         if len(names) != tasks or len({*map(str, names)}) != tasks or body["tasks"] < tasks:
-            raise InvalidInput(
-                f"evidence.clusters must name a cluster of its own for each of {tasks} tasks, "
-                f"drawn from at least as many, got {brief(names)} of {body['tasks']} tasks."
-            )
+            text = f"evidence.clusters must name a cluster of its own for each of {tasks} tasks,"
+            text += f" drawn from at least as many, got {brief(names)} of {body['tasks']}"
+            raise InvalidInput(f"{text} tasks.")
         tasks, rng = (
             as_whole_number(f"clusters.{k}", body[k], minimum=0) for k in ("tasks", "rng")
         )

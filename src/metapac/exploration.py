@@ -33,6 +33,8 @@ from metapac.planning import (
     describe_sizes,
     find_next_labels,
     min_tasks_over_levels,
+    name_delta,
+    span,
 )
 
 _COVERAGE = 0.95
@@ -93,9 +95,7 @@ class Estimate(NamedTuple):
         """
         total, tasks = float(denominators.sum()), len(numerators)
         value = float(numerators.sum()) / total if total else math.nan
-        if tasks < 2 or not total:
-            return cls(value, math.nan, math.nan)
-        if math.isinf(value):  # of intervals
+        if tasks < 2 or not total or math.isinf(value):  # as of infinite intervals
             return cls(value, math.nan, math.nan)
         squares = float(((numerators - value * denominators) ** 2).sum())
         error = math.sqrt(squares * tasks / (tasks - 1)) / total
@@ -319,8 +319,13 @@ class Exploration:
             The guarantee.
         """
         levels: Any = {"epsilon": cell.epsilon, "alpha": cell.alpha, "per_class": cell.per_class}
-        more: Any = {"split": self.split, "min_examples": self.min_examples}
-        return Guarantee(delta=self.delta, **levels, **more, **self.options)
+        return Guarantee(**levels, **self._shared)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What the guarantees of all cells have in common."""
+        levels = {"delta": self.delta, "split": self.split, "min_examples": self.min_examples}
+        return {**levels, **self.options}
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
         """Return the cell of two levels.
@@ -379,11 +384,8 @@ class Exploration:
             "columns": dict(self.columns),
             "cells": [cell.to_dict() for cell in self.cells],
         }
-        if self.spread is None:  # of classes
-            del body["spread"]
-        if not self.options:
-            del body["options"]
-        return body
+        absent = {"spread": None, "options": {}}  # of classes, or with the usual rules
+        return {k: v for k, v in body.items() if k not in absent or v != absent[k]}
 
     def save(self, path: PathLike) -> None:
         """Write the pilot file, which ``metapac calibrate --pilot`` takes.
@@ -398,9 +400,7 @@ class Exploration:
     def _check(self) -> None:
         """Raise InvalidInput for levels, tasks or classes that no exploration has."""
         check_distinct([*self.tasks])
-        levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
-        levels["min_examples"] = self.min_examples
-        Guarantee(epsilon=0.5, alpha=0.5, **levels, **self.options)
+        Guarantee(epsilon=0.5, alpha=0.5, **self._shared)
         for cell in self.cells:
             self.guarantee(cell)
             _common.as_whole_number("tasks", cell.tasks, minimum=0)
@@ -524,15 +524,14 @@ class Outlook:
         return "\n\n".join(parts)
 
     def _describe_basis(self) -> str:
-        found, (low, high) = self.main, _ends([cell.tasks for cell in self.main.cells])
-        on = f"{low} to {high} tasks" if low < high else count_tasks(low)
+        found, numbers = self.main, {cell.tasks for cell in self.main.cells}
+        on = f"{span(numbers)} task{'s' * (numbers != {1})}"
         if self.sizes is not None:
             on = f"your {describe_sizes({None: self.sizes})}"
-        delta = "none" if found.delta is None else f"{found.delta:g}"
         pilot = f"{count_tasks(len(found.tasks))} with {found.examples:,} examples"
         return (
-            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on "
-            f"{pilot}: the pilot tasks, on which you must not calibrate."
+            f"What to expect from calibration on {on}, at delta {name_delta(found.delta)}. It is "
+            f"estimated on {pilot}: the pilot tasks, on which you must not calibrate."
         )
 
     def _row(self, cell: Cell) -> dict[str, str]:
@@ -614,10 +613,6 @@ class Outlook:
         each = " per class" * best.per_class
         levels = f"epsilon {best.epsilon:g} and alpha {best.alpha:g}{each}"
         return f"Recommended: {levels}, the strictest levels with {rule}."
-
-
-def _ends(numbers: list[int]) -> tuple[int, int]:
-    return min(numbers), max(numbers)
 
 
 def draw_pilot_tasks(names: Iterable[Any], number: int) -> list[Any]:
@@ -750,14 +745,12 @@ def explore(
     >>> print(f"missed: {shared.missed[True].value:.0%}, {each.missed[True].value:.0%}")
     missed: 35%, 0%
     """
-    more: dict[str, Any] = {"delta": delta, "split": split, "min_examples": min_examples}
-    more |= options
-    levels = [(a, e) for a in _as_levels("alpha", alpha) for e in _as_levels("epsilon", epsilon)]
-    grid = [Guarantee(epsilon=e, alpha=a, **more) for a, e in levels]
+    more: Any = {"delta": delta, "split": split, "min_examples": min_examples, **options}
+    alphas, epsilons = _as_levels("alpha", alpha), _as_levels("epsilon", epsilon)
+    grid = [Guarantee(epsilon=e, alpha=a, **more) for a in alphas for e in epsilons]
     skipped, tell = check_allowed(allow), progress or _common.ignore_progress
-    check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
-    if n_tasks is not None:
-        n_tasks = _common.as_whole_number("n_tasks", n_tasks)
+    check_levels(epsilons[-1], alphas[-1], delta, allow=skipped)
+    n_tasks = None if n_tasks is None else _common.as_whole_number("n_tasks", n_tasks)
     coming = Coming(n_tasks, sizes)
     data, _drawn = as_data(scores, tasks, labels, classes, None, within).draw_rows(0)
     names = _check_classes(data)
@@ -804,10 +797,8 @@ class Coming(NamedTuple):
     def demand(self, part: Part) -> Demand:
         """Return the demand on these tasks of one class, or of all together."""
         sizes = self.sizes or {}
-        own = sizes.get(part.label)
-        return Demand.from_sizes(
-            part.guarantee, 0 * np.asarray(sizes[None]) if own is None else own, label=part.label
-        )
+        own = sizes.get(part.label, 0 * np.asarray(sizes[None]))
+        return Demand.from_sizes(part.guarantee, own, label=part.label)
 
 
 class _Trial(NamedTuple):
@@ -876,15 +867,14 @@ def _trial(guarantee: Guarantee, evidence: Evidence, coming: Coming) -> _Trial:
     parts, used = evidence.parts(guarantee), evidence.sizes >= guarantee.min_examples
     least = least_tasks(guarantee, len(parts))
     tasks = coming.tasks or max(int(used.any(axis=1).sum()), least)
-    demands = [coming.demand(part) for part in parts] if coming.sizes is not None else []
+    demands = [] if coming.sizes is None else [coming.demand(part) for part in parts]
     best, without = np.full(len(parts), -np.inf), np.full(used.shape, -np.inf)
     for i, part in enumerate(parts):
         some = used[:, i]
         known = (demands[i].tasks, demands[i].too_small()) if demands else (tasks,)
         if some.sum() > 1:  # with fewer, nothing is known, and every label is kept
-            best[i], without[some, i] = expected_thresholds(
-                part.thresholds[some], part.guarantee, *known
-            )
+            own = part.thresholds[some]
+            best[i], without[some, i] = expected_thresholds(own, part.guarantee, *known)
             without[~some, i] = best[i]
     refused = not all_feasible(demands) if demands else None
     tasks = max((demand.tasks for demand in demands), default=tasks)

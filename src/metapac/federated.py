@@ -134,10 +134,8 @@ class Site:
         thresholds = inputs.as_score_array("thresholds", self.thresholds)
         shape = rows, self.guarantee.numbers_per_task
         if examples.shape != shape[:1] or thresholds.shape != shape:
-            raise InvalidInput(
-                f"examples must have shape {shape[:1]} and thresholds {shape}, by classes and "
-                f"levels, got {examples.shape} and {thresholds.shape}."
-            )
+            text = f"examples must have shape {shape[:1]} and thresholds {shape}, by classes and"
+            raise InvalidInput(f"{text} levels, got {examples.shape} and {thresholds.shape}.")
         self._check_thresholds(thresholds)
         inputs.check_columns(self.columns, self.classes)
         evidence = join_sites([self])
@@ -153,16 +151,12 @@ class Site:
                 f"thresholds holds {value!r}, which no {self.precision.name} score can be."
             )
         if "lower" in (self.columns or {}) and np.max(thresholds) == np.inf:
-            raise InvalidInput(
-                "thresholds of predicted quantiles must be below inf: their scores, "
-                "min(y - lower, upper - y), are finite."
-            )
+            text = "thresholds of predicted quantiles must be below inf: their scores, min(y -"
+            raise InvalidInput(f"{text} lower, upper - y), are finite.")
         for value in thresholds[thresholds > 0][:1].tolist():
             if "prediction" in (self.columns or {}):
-                raise InvalidInput(
-                    f"thresholds of predicted numbers must be at most 0, got {value!r}: their "
-                    "scores, -|y - prediction| / scale, are never positive."
-                )
+                text = f"thresholds of predicted numbers must be at most 0, got {value!r}: their"
+                raise InvalidInput(f"{text} scores, -|y - prediction| / scale, are never positive.")
 
     @classmethod
     def from_evidence(cls, name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
@@ -359,11 +353,9 @@ def _as_site(table: Any, guarantee: Guarantee) -> Any:
     if not guarantee.per_class or columns.score is None or columns.classes is not None:
         return table
     if not isinstance(guarantee.epsilon, Mapping):
-        raise InvalidInput(
-            "classes must name all classes if score is passed: they must be the same at every "
-            "site, and this one may lack some.",
-            parameter=("classes", "score"),
-        )
+        text = "classes must name all classes if score is passed: they must be the same at every"
+        text += " site, and this one may lack"
+        raise InvalidInput(f"{text} some.", parameter=("classes", "score"))
     return table.with_columns(classes=list(guarantee.epsilon))
 
 
@@ -399,11 +391,9 @@ def read_site(path: PathLike) -> Site:
     with artefact.decoding(path, FORMAT):
         guarantee = Guarantee(**artefact.decode_parameters(body["parameters"]))
         if body["levels"] != _levels(guarantee):
-            raise BadArtefact(
-                f"{path} has thresholds at levels {body['levels']}, but this metapac expects "
-                f"{_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one version at "
-                "all sites."
-            )
+            text = f"{path} has thresholds at levels {body['levels']}, but this metapac expects"
+            text += f" {_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one"
+            raise BadArtefact(f"{text} version at all sites.")
         site = Site(
             body["site"],
             guarantee,
@@ -469,10 +459,9 @@ def check_agreement(named: list[_Named], allow: Iterable[str]) -> None:
     seen: dict[str, str] = {}
     for where, site in named:
         if site.name in seen:
-            raise InvalidInput(
-                f"{where} and {seen[site.name]} are both of site {site.name!r}, and a site counts "
-                "only once. Leave one out; if they are two sites, give them two names."
-            )
+            text = f"{where} and {seen[site.name]} are both of site {site.name!r}, and a site"
+            text += " counts only once. Leave one out; if they are two sites, give them two"
+            raise InvalidInput(f"{text} names.")
         seen[site.name] = where
     check_sites(seen, allow=allow)
 
@@ -482,10 +471,9 @@ def _require_same(stated: list[tuple[str, Any]], describe: Callable[[Any], str])
     for where, value in stated[1:]:
         first, expected = stated[0]
         if value != expected:
-            raise InvalidInput(
-                f"{where} has {describe(value)}, but {first} has {describe(expected)}. A guarantee "
-                "holds for one: run 'metapac site' with the same options everywhere."
-            )
+            text = f"{where} has {describe(value)}, but {first} has {describe(expected)}. A"
+            text += " guarantee holds for one: run 'metapac site' with the same options"
+            raise InvalidInput(f"{text} everywhere.")
 
 
 def _warn_of_differences(named: list[_Named]) -> None:
@@ -532,10 +520,8 @@ def _add_origin(named: list[_Named], context: Context) -> Context:
         given = getattr(context, key)
         if stated and given is not None and name_score(given) != stated[0][1]:
             where, name = stated[0]
-            raise InvalidInput(
-                f"{key} must be {name!r}, which {where} names as the {title} of its scores, got "
-                f"{given!r}. Leave it out."
-            )
+            text = f"{key} must be {name!r}, which {where} names as the {title} of its scores, got"
+            raise InvalidInput(f"{text} {given!r}. Leave it out.")
         if stated and not given:
             context = replace(context, **{key: values[0][1]})
     return context

@@ -155,10 +155,9 @@ class DrawnRows(NamedTuple):
     def check_several(self, tasks: int) -> None:
         """Raise InvalidInput if every task is a single unit, as with the column of tasks."""
         if self.units <= tasks and self.rows > self.units:
-            raise InvalidInput(
-                f"within must tell units apart within a task, and gives each of {tasks} tasks a "
-                f"single one, of {self.rows} rows in all. Does it hold the tasks themselves?"
-            )
+            text = f"within must tell units apart within a task, and gives each of {tasks} tasks a"
+            text += f" single one, of {self.rows} rows in all. Does it hold the tasks"
+            raise InvalidInput(f"{text} themselves?")
 
     def describe(self, unit: str, row: str, rows: str) -> str:
         """Return what counts, as part of a sentence."""

@@ -57,10 +57,8 @@ def _objects_as_floats(name: str, array: Array) -> Floats:
     for position, value in enumerate(array.ravel()):
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             hint = _TASKS_HINT if isinstance(value, str) else " Drop examples that lack one."
-            raise InvalidInput(
-                f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
-                f"position {position}.{hint}"
-            )
+            text = f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at"
+            raise InvalidInput(f"{text} position {position}.{hint}")
     return array.astype(np.float64)
 
 
@@ -535,18 +533,16 @@ def check_column_order(
     shape = np.shape(as_score_array("scores", scores))
     expected = [str(name) for name in stored]
     if (by_position or len(shape) > 1) and shape[-1:] != (len(expected),):
-        raise InvalidInput(
-            f"scores must have a column for each of the {len(expected)} classes "
-            f"{listed([*map(repr, stored)])}, in this order, got shape {shape}."
-        )
+        text = f"scores must have a column for each of the {len(expected)} classes"
+        text += f" {listed([*map(repr, stored)])}, in this order, got shape"
+        raise InvalidInput(f"{text} {shape}.")
     names = _frame_columns(scores) if classes is None else classes
     if isinstance(pattern, str):
         pattern = [pattern.replace("*", name) for name in expected]
     if names is not None and [*map(str, names)] not in (expected, [*pattern]):
-        raise InvalidInput(
-            f"the columns of scores are {listed([*map(str, names)])}, but the classes were "
-            f"calibrated in the order {listed(expected)}, and a set is decided by position."
-        )
+        text = f"the columns of scores are {listed([*map(str, names)])}, but the classes were"
+        text += f" calibrated in the order {listed(expected)}, and a set is decided by"
+        raise InvalidInput(f"{text} position.")
 
 
 def _frame_columns(scores: Any) -> list[Any] | None:

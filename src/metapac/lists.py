@@ -120,11 +120,9 @@ class Draw:
             if names and len(names) > (absent if names is lacking else 0)
         ]
         if faults:
-            raise InvalidInput(
-                f"draw names other tasks than those calibrated on: {'; '.join(faults)}. The "
-                "guarantee rests on the draw: calibrate on all tasks drawn, and on no other.",
-                parameter="draw",
-            )
+            text = f"draw names other tasks than those calibrated on: {'; '.join(faults)}. The"
+            text += " guarantee rests on the draw: calibrate on all tasks drawn, and on no"
+            raise InvalidInput(f"{text} other.", parameter="draw")
         if new_tasks != len(self.rest):
             rule = f"new_tasks must be {len(self.rest)}, the rest of the list that was drawn from"
             raise InvalidInput(f"{rule}, got {new_tasks}.")

@@ -113,10 +113,9 @@ class Terms:
             The terms.
         """
         if not isinstance(promise, MetaPS):
-            raise InvalidInput(
-                "promise must be a calibrated MetaPS, such as load returns, got "
-                f"{type(promise).__name__}, which no number of bad tasks would contradict."
-            )
+            text = "promise must be a calibrated MetaPS, such as load returns, got"
+            text += f" {type(promise).__name__}, which no number of bad tasks would"
+            raise InvalidInput(f"{text} contradict.")
         promise.check_calibrated()
         _check_fair(promise.guarantee_)
         least = as_whole_number("min_examples", min_examples, minimum=0)
@@ -197,19 +196,17 @@ class Terms:
 def _check_fair(guarantee: Guarantee) -> None:
     """Raise InvalidInput if a bet against the guarantee would not be fair."""
     if guarantee.delta is None:
-        raise InvalidInput(
-            "promise must hold with a confidence to be monitored, got delta=None: a guarantee in "
-            "expectation is an average over calibrations, so one calibration may be bad without "
-            "breaking it, and the false-alarm bounds do not apply. Calibrate with delta, such as "
-            "delta=0.1, or judge new tasks once with evaluate."
-        )
+        text = "promise must hold with a confidence to be monitored, got delta=None: a guarantee in"
+        text += " expectation is an average over calibrations, so one calibration may be bad"
+        text += " without breaking it, and the false-alarm bounds do not apply. Calibrate with"
+        text += " delta, such as delta=0.1, or judge new tasks once with"
+        raise InvalidInput(f"{text} evaluate.")
     new_tasks = getattr(guarantee, "new_tasks", None)
     if new_tasks is not None:
-        raise InvalidInput(
-            f"promise must be about new draws of tasks to be monitored, got new_tasks={new_tasks}: "
-            "on a finite list, the tasks that are left are the worse the better the others were, "
-            "so no bet on them is fair. Judge the list with evaluate once all of it is labelled."
-        )
+        text = "promise must be about new draws of tasks to be monitored, got"
+        text += f" new_tasks={new_tasks}: on a finite list, the tasks that are left are the worse"
+        text += " the better the others were, so no bet on them is fair. Judge the list with"
+        raise InvalidInput(f"{text} evaluate once all of it is labelled.")
 
 
 def _checksum(promise: MetaPS) -> str:
@@ -317,10 +314,9 @@ def fix_again(
         return terms
     if terms.again is not None and terms.again != again:
         done = "counted again" if terms.again else "left out"
-        raise InvalidInput(
-            f"again must stay as it was for earlier batches, whose tasks were {done}, or labels "
-            "could decide which tasks count. To change it, begin another state file."
-        )
+        text = f"again must stay as it was for earlier batches, whose tasks were {done}, or labels"
+        text += " could decide which tasks count. To change it, begin another state"
+        raise InvalidInput(f"{text} file.")
     return replace(terms, again=again)
 
 
@@ -351,11 +347,9 @@ def select_new(
             changed.append(repr(entry["task"]) + (f" (batch {batch!r})" if batch else ""))
     if changed:
         remedy = "name another batch" if again else "pass again=True"
-        raise InvalidInput(
-            f"{units} were counted before with other examples: "
-            f"{listed(changed)}. A task counts once: a bad one that is seen again is no new "
-            f"evidence. Leave it out; or, if each batch is a new draw of tasks, {remedy}."
-        )
+        text = f"{units} were counted before with other examples: {listed(changed)}. A task counts"
+        text += " once: a bad one that is seen again is no new evidence. Leave it out; or, if each"
+        raise InvalidInput(f"{text} batch is a new draw of tasks, {remedy}.")
     return new, known, dependent
 
 
@@ -667,10 +661,9 @@ class Monitor:
         check_batch(batch, again)
         least, given = self.terms.min_examples, evaluation.min_examples
         if max(1, given) != max(1, least):
-            raise InvalidInput(
-                f"the evaluation leaves out tasks with fewer than {given} examples: evaluate again "
-                f"with {keyword('min_examples', least)}, as the monitor does."
-            )
+            text = f"the evaluation leaves out tasks with fewer than {given} examples: evaluate"
+            text += f" again with {keyword('min_examples', least)}, as the monitor"
+            raise InvalidInput(f"{text} does.")
         tasks = order_tasks(evaluation, self.terms, batch)
         terms = fix_again(self.terms, tasks, self._counted, again=again)
         new, known, dependent = select_new(tasks, self._counted, terms.words.units, again=again)
@@ -863,10 +856,9 @@ def open_monitor(
             for name in given:
                 fixed, new = getattr(monitor.terms, name), getattr(terms, name)
                 if new != fixed:
-                    raise InvalidInput(
-                        f"{name} must stay at {fixed!r}, with which {path} was begun, got {new!r}: "
-                        "an alarm would mean nothing if its level could be chosen afterwards."
-                    )
+                    text = f"{name} must stay at {fixed!r}, with which {path} was begun, got"
+                    text += f" {new!r}: an alarm would mean nothing if its level could be chosen"
+                    raise InvalidInput(f"{text} afterwards.")
         yield monitor
         monitor.save(path)
 

@@ -524,7 +524,7 @@ def _tabulate(rows: Sequence[Mapping[str, Any]], column: str, value: str, title:
     table: dict[float, dict[str, str]] = {}
     for row in rows:
         cells = table.setdefault(row["alpha"], {"alpha": f"{row['alpha']:g}"})
-        cells[f"{column} {_name_delta(row[column])}"] = _format_level(row[value])
+        cells[f"{column} {name_delta(row[column])}"] = _format_level(row[value])
     text = format_table([*table.values()], title)
     return f"{text}\n\n{_NO_VALUE}" if any(row[value] is None for row in rows) else text
 
@@ -570,7 +570,8 @@ def plan_half(
     return rows, _tabulate(rows, "epsilon", needed, f"{title}, at delta {delta}")
 
 
-def _name_delta(delta: float | None) -> str:
+def name_delta(delta: float | None) -> str:
+    """Return a failure probability as commands take it."""
     return "none" if delta is None else f"{delta:g}"
 
 
@@ -580,7 +581,8 @@ def _format_level(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{round_up(value):g}"
 
 
-def _span(numbers: Iterable[int]) -> str:
+def span(numbers: Iterable[int]) -> str:
+    """Return the smallest and the largest number, or the only one."""
     every = {*map(int, numbers)}
     return " to ".join(map(str, dict.fromkeys([min(every), max(every)])))
 
@@ -589,9 +591,9 @@ def describe_sizes(sizes: Mapping[Any, Counts]) -> str:
     """Return the number of tasks and their sizes; of many classes, the rarest ones."""
     tasks = count_tasks(len(next(iter(sizes.values()))))
     if None in sizes:
-        return f"{tasks} of {_span(sizes[None])} examples"
+        return f"{tasks} of {span(sizes[None])} examples"
     rarest = sorted(sizes, key=lambda label: int(sizes[label].sum()))[:SHOWN_CLASSES]
-    parts = [f"{_span(sizes[label])} of class {label!r}" for label in sizes if label in rarest]
+    parts = [f"{span(sizes[label])} of class {label!r}" for label in sizes if label in rarest]
     more = f", the {len(rarest)} rarest of {len(sizes)} classes" * (len(rarest) < len(sizes))
     return f"{tasks} ({', '.join(parts)}{more})"
 
@@ -826,7 +828,7 @@ class Plan:
         g = self.guarantee
         alphas = np.geomspace(min(0.01, g.alpha / 2), max(0.5, g.alpha), 60)
         curves = {str(name): own.curve("alpha", alphas) for name, own in self.by_split().items()}
-        title = f"Data needed at epsilon = {g.miss_rate:g}, delta = {_name_delta(self.asked.delta)}"
+        title = f"Data needed at epsilon = {g.miss_rate:g}, delta = {name_delta(self.asked.delta)}"
         draw_needs(curves, title=title, path=path, mark=g.alpha)
 
     def explain(self) -> str:
@@ -928,7 +930,7 @@ class Plan:
             row: dict[str, object] = {"split": split}
             row |= {name.replace("_", " "): getattr(own, name) for name in _NEEDED}
             if (option := own._option()) is not None:
-                row["rank"] = _span(option.nth_lowest) if option.feasible else "infeasible"
+                row["rank"] = span(option.nth_lowest) if option.feasible else "infeasible"
                 row["too small"] = f"{option.too_small} (below {option.examples_per_task})"
             rows.append(row)
         return rows

@@ -182,10 +182,8 @@ def parse_epsilon(texts: Sequence[str]) -> Epsilon:
     for text in texts:
         name, _, number = text.rpartition("=")
         if not name or name in rates:
-            raise InvalidInput(
-                f"epsilon must be one number, or CLASS=NUMBER once for each class, got {text!r} "
-                f"among {', '.join(texts)}."
-            )
+            rule = f"epsilon must be one number, or CLASS=NUMBER once for each class, got {text!r}"
+            raise InvalidInput(f"{rule} among {', '.join(texts)}.")
         rates[name] = parse_number("epsilon", number)
     return rates
 

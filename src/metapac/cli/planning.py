@@ -26,7 +26,7 @@ from metapac.errors import InvalidInput
 from metapac.exploration import ALPHAS, EPSILONS, Outlook, draw_pilot_tasks, read_pilot
 from metapac.federated import count_liars
 from metapac.guarantee import drop_defaults
-from metapac.planning import Plan, find_supported, min_tasks_over_levels, plan_half
+from metapac.planning import Plan, find_supported, min_tasks_over_levels, name_delta, plan_half
 
 # A table with fewer tasks spares none as pilot tasks unless asked, and none spares more than these.
 _LEAST_TASKS, _MOST_PILOT = 40, 50
@@ -136,31 +136,23 @@ def plan(
     is_equal = tasks is not None or examples is not None
     looks = has_truth and not per_class and pilot != "0"
     n_tasks = tasks if pilot == "all" else None
-    for is_wrong, rule in (
-        (has_table != (columns.task is not None), "a table and --task go together."),
-        (has_truth and not has_table, "--label and --prediction name columns of a table."),
-        (
-            list_ is not None and (has_table or sizes or is_equal or new_tasks or plot),
-            "--list replaces a table, --sizes, --tasks, --examples, --new-tasks and --plot.",
-        ),
-        (new_tasks and looks, "--new-tasks needs --pilot 0: pilot tasks are not on the list."),
-        (has_table and classes > 1, "--number-of-classes is for planning without a table."),
-        (per_class and has_table and columns.label is None, "--per-class needs --label."),
-        (
-            per_class and not has_table and classes == 1,
-            "--per-class needs --number-of-classes, or a table with --label.",
-        ),
-        ((per_class or looks) and has_table and sizes, "--sizes have no classes and no scores."),
-        (
-            is_equal and n_tasks is None and (has_table or sizes),
-            "--tasks and --examples replace a table and --sizes.",
-        ),
-        (
-            not looks and (output is not None or pilot not in (None, "0")),
-            "--pilot and -o need scores: pass --label, or --prediction and --y.",
-        ),
-    ):
-        if is_wrong:
+    is_listed, is_told = list_ is not None, has_table or sizes
+    lacks_classes, lacks_count = per_class and columns.label is None, per_class and classes == 1
+    explores = output is not None or pilot not in (None, "0")
+    for rule, is_broken in {
+        "a table and --task go together.": has_table != (columns.task is not None),
+        "--label and --prediction name columns of a table.": has_truth and not has_table,
+        "--list replaces a table, --sizes, --tasks, --examples, --new-tasks and --plot.": is_listed
+        and (is_told or is_equal or new_tasks or plot),
+        "--new-tasks needs --pilot 0: pilot tasks are not on the list.": new_tasks and looks,
+        "--number-of-classes is for planning without a table.": has_table and classes > 1,
+        "--per-class needs --label.": has_table and lacks_classes,
+        "--per-class needs --number-of-classes, or a table.": lacks_count and not has_table,
+        "--sizes have no classes and no scores.": (per_class or looks) and has_table and sizes,
+        "--tasks and --examples replace a table.": is_equal and n_tasks is None and is_told,
+        "--pilot and -o need --label, or --prediction and --y.": explores and not looks,
+    }.items():
+        if is_broken:
             raise InvalidInput(rule)
     levels = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
     given = {name: text for name, text in levels.items() if text is not None}
@@ -184,11 +176,9 @@ def plan(
         console.show(rows, as_json=json, text=text + hint)
         return
     if missing := [f"--{name}" for name in levels if name not in given]:
-        raise InvalidInput(
-            f"{' and '.join(missing)} must be given, to see what a guarantee needs. To see which "
-            "guarantees your tasks support, pass only these: a table with --task, or --sizes, "
-            "--tasks or --examples."
-        )
+        text = f"{' and '.join(missing)} must be given, to see what a guarantee needs. To see which"
+        text += " guarantees your tasks support, pass only these: a table with --task, or --sizes,"
+        raise InvalidInput(f"{text} --tasks or --examples.")
     if list_ is not None:
         divided = metapac.plan_list(list_, **_parse_one(given), **more, allow=allow)
         text = console.make_translator(click.get_current_context())(str(divided))
@@ -205,8 +195,8 @@ def _parse_grid(given: dict[str, str]) -> dict[str, Any]:
     """Return the levels to compare; usual ones where none are given."""
     delta = parse_delta(given["delta"]) if "delta" in given else 0.05
     usual = {"epsilon": EPSILONS, "alpha": ALPHAS}
-    grid = {k: _parse_levels(k, given[k]) if k in given else values for k, values in usual.items()}
-    return {**grid, "delta": delta}
+    chosen = {name: _parse_levels(name, given[name]) for name in usual if name in given}
+    return {**usual, **chosen, "delta": delta}
 
 
 def _parse_one(given: dict[str, str]) -> dict[str, Any]:
@@ -236,13 +226,11 @@ def _count_examples(
 
 def _hint_at_scores(looks: bool) -> str:
     """Return how to see the sets to expect."""
-    text = (
-        "No score was looked at. To see the sets to expect, pass --label, or --prediction and --y."
-    )
+    hint = ". To see the sets to expect, pass --label, or --prediction and --y."
     if looks:
-        text = "No score was looked at: that takes pilot tasks, and these tasks are few. To draw "
-        text += "some all the same, say how many with --pilot."
-    return f"\n\n{text}"
+        hint = ": that takes pilot tasks, and these tasks are few. To draw some all the same, say "
+        hint += "how many with --pilot."
+    return f"\n\nNo score was looked at{hint}"
 
 
 def _look(
@@ -338,8 +326,7 @@ def _next_command(
             flag = max(param.opts, key=len)
             words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
     words += [f"--epsilon {best.epsilon:g}", f"--alpha {best.alpha:g}"]
-    words += [f"--delta {'none' if delta is None else format(delta, 'g')}"]
-    words += ["--per-class"] * best.per_class
+    words += [f"--delta {name_delta(delta)}", *["--per-class"] * best.per_class]
     return [*words, f"--pilot {shlex.quote(str(output or 'pilot.json'))}", "-o promise.json"]
 
 
@@ -381,10 +368,9 @@ def _show_plan(
 
 
 def _describe_half(known: dict[str, int | None], classes: int) -> str:
-    if None in known.values():
+    (number, size), of = known.values(), " of each class" * (classes > 1)
+    if None in (number, size):
         return "No such tasks suffice."
-    number, size = known.values()
-    of = " of each class" * (classes > 1)
     return f"{number} tasks with at least {size} labelled examples{of} each suffice."
 
 
@@ -447,10 +433,8 @@ def explore(
         warn("--per-class changes nothing here: explore always shows both.")
     check_outputs(None, plot)
     if columns.label is None and not columns.is_regression:
-        rule = (
-            "label must name the column with the true label, or prediction and y those of numbers"
-        )
-        raise InvalidInput(f"{rule}.", parameter=("label", "prediction"))
+        rule = "label must name the column with the true label, or prediction and y those of"
+        raise InvalidInput(f"{rule} numbers.", parameter=("label", "prediction"))
     grid = {"epsilon": _parse_levels("epsilon", epsilon), "alpha": _parse_levels("alpha", alpha)}
     more: dict[str, Any] = {"min_examples": min_examples, "allow": allow, "delta": delta}
     declared = {"shift": shift, "dishonest": dishonest, "sampling": sampling}

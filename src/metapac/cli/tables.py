@@ -68,11 +68,8 @@ def open_table(
         with open_any(path, reading=reading) as table:
             source = table.source
             if options.engine == "spark" and source.connection.name != "pyspark":
-                raise InvalidInput(
-                    f"{source.name} is read by {source.connection.name}, not Spark. Leave engine "
-                    "out.",
-                    parameter="engine",
-                )
+                text = f"{source.name} is read by {source.connection.name}, not Spark. Leave engine"
+                raise InvalidInput(f"{text} out.", parameter="engine")
             if output is not None:
                 check_path(source, output, inputs)
             with _query_progress(source.connection) as progress:
@@ -137,11 +134,8 @@ def name_calibration(table: Table, given: Columns, *, per_class: bool) -> Table:
     columns = {} if origin is None else dict(origin.columns)
     filled = _fill(given, columns)
     if filled["task"] is None:
-        raise InvalidInput(
-            "task is missing, the column with the task of each example. Only tables that 'metapac "
-            "score' wrote name it themselves.",
-            parameter="task",
-        )
+        text = "task is missing, the column with the task of each example. Only tables that"
+        raise InvalidInput(f"{text} 'metapac score' wrote name it themselves.", parameter="task")
     if not any(filled[name] is not None for name in _SCORES):
         wanted = ["score"]
         if per_class:

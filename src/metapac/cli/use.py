@@ -16,7 +16,7 @@ from metapac._text import mask
 from metapac.cli import AMBER, OK, VIOLATED, console
 from metapac.cli.options import ReadingOptions
 from metapac.cli.tables import check_outputs, name_new, open_table, read_origin
-from metapac.columns import Columns, Reading
+from metapac.columns import Columns, Reading, without_labels
 from metapac.errors import InvalidInput
 from metapac.evaluation import describe_neglected
 from metapac.guarantee import percent
@@ -30,8 +30,6 @@ from metapac.words import Words, describe_pool
 if TYPE_CHECKING:
     from metapac.drift import Drift
     from metapac.provenance import Provenance
-
-_UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
 
 
 def predict(
@@ -315,8 +313,7 @@ def monitor(
     check_outputs(None, plot)
     drift = None
     if reference is not None:
-        names = {name: getattr(columns, name) for name in _UNLABELLED}
-        drift = _compare(predictor, scores, str(reference), Columns(**names), reading, model)
+        drift = _compare(predictor, scores, str(reference), without_labels(columns), reading, model)
     if state is None:
         console.show(drift, as_json=json)
         return

@@ -213,19 +213,14 @@ def _check_data(labelled: Any, predictor: Any) -> Data | None:
     if isinstance(labelled, Evaluation):
         allowed = labelled.epsilon if labelled.verdict is None else labelled.verdict.epsilon
         if allowed != predictor.epsilon:
-            raise InvalidInput(
-                f"labelled must be an evaluation of this promise, which allows {predictor.epsilon} "
-                f"to be missed, got one of {allowed}."
-            )
+            text = "labelled must be an evaluation of this promise, which allows"
+            raise InvalidInput(f"{text} {predictor.epsilon} to be missed, got one of {allowed}.")
         return None
     if labelled is None:
         return None
     if not isinstance(predictor, ThresholdSets):
-        raise InvalidInput(
-            f"labelled cannot be used with {type(predictor).__name__}, which has no threshold "
-            "shared by all tasks. Leave it out.",
-            parameter="labelled",
-        )
+        text = f"labelled cannot be used with {type(predictor).__name__}, which has no threshold"
+        raise InvalidInput(f"{text} shared by all tasks. Leave it out.", parameter="labelled")
     if not isinstance(labelled, Data):
         raise InvalidInput(
             f"labelled must be what open_table returned, or Scored arrays, got {brief(labelled)}."
@@ -285,10 +280,9 @@ def _check_output(output: PathLike | None, *inputs: Any) -> None:
     paths = [path for path in inputs if isinstance(path, str | os.PathLike)]
     check_not_input(output, [*paths, *(file for data in inputs for file in _files_of(data))])
     if not _may_replace(Path(output)):
-        raise InvalidInput(
-            "output must not replace a file that is not a report of metapac, and "
-            f"{os.fspath(output)} exists. Write to another file, or remove it."
-        )
+        text = "output must not replace a file that is not a report of metapac, and"
+        text += f" {os.fspath(output)} exists. Write to another file, or remove"
+        raise InvalidInput(f"{text} it.")
 
 
 def _may_replace(path: Path) -> bool:

@@ -134,10 +134,8 @@ def _check_extent(path: Path) -> None:
     for name, parts in groupby(read_unpacked(path), key=lambda part: part[0]):
         cells = _count_cells(chunk for _, chunk in parts)
         if cells > most:
-            raise InvalidInput(
-                f"{path} is small, but its part {name} reaches over {cells:,} cells. Delete stray "
-                "cells far from the table, or save the sheet as CSV."
-            )
+            text = f"{path} is small, but its part {name} reaches over {cells:,} cells. Delete"
+            raise InvalidInput(f"{text} stray cells far from the table, or save the sheet as CSV.")
 
 
 def _count_cells(chunks: Iterable[bytes]) -> int:
@@ -448,10 +446,8 @@ def read_common_header(paths: Sequence[Path], reading: Reading) -> list[str]:
     first, separator, columns = next(headers)
     for path, other, header in headers:
         if (other, header) != (separator, columns):
-            raise InvalidInput(
-                f"{path} has other columns or another separator than {first}: {listed(header)} "
-                f"instead of {listed(columns)}."
-            )
+            text = f"{path} has other columns or another separator than {first}: {listed(header)}"
+            raise InvalidInput(f"{text} instead of {listed(columns)}.")
     return columns
 
 

@@ -54,10 +54,8 @@ def get_id_column(source: Source, name: str, meaning: str) -> Any:
         return _as_iso_text(source, column)
     if kind.is_floating() or kind.is_decimal():
         return _as_whole_numbers(source, name, column, meaning)
-    raise InvalidInput(
-        f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
-        f"{kind}. Convert it to strings, or pass another column."
-    )
+    text = f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got"
+    raise InvalidInput(f"{text} {kind}. Convert it to strings, or pass another column.")
 
 
 def _local_time(zone: str, moment: Any) -> Any:
@@ -89,11 +87,9 @@ def _as_whole_numbers(source: Source, name: str, column: Any, meaning: str) -> A
     with source.reading((), name):
         _rows, bad = source.count(bad=value.notnull() & whole.isnull())
     if bad:
-        raise InvalidInput(
-            f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
-            f"{column.type()} with fractions or very large numbers in "
-            f"{pluralize(bad, 'row')}. Round it, or pass another column."
-        )
+        text = f"{source.name}: column {name!r} must hold strings or integers to name {meaning},"
+        text += f" got {column.type()} with fractions or very large numbers in"
+        raise InvalidInput(f"{text} {pluralize(bad, 'row')}. Round it, or pass another column.")
     return whole.cast("int64")
 
 
@@ -257,11 +253,9 @@ def _check_true_score(source: Source, name: str, column: str, others: list[str])
         with source.reading([column, *others]):
             rows, equal = count_equal(source, column, others)
     if not others or rows != equal:
-        raise InvalidInput(
-            f"{source.name}: column {column!r} was named as the score of the true label, but holds "
-            f"those of class {name!r}. Calibrate with label, not score; or pass all classes.",
-            parameter=("label", "score", "classes"),
-        )
+        text = f"{source.name}: column {column!r} was named as the score of the true label, but"
+        text += f" holds those of class {name!r}. Calibrate with label, not score; or pass all"
+        raise InvalidInput(f"{text} classes.", parameter=("label", "score", "classes"))
 
 
 def count_equal(source: Source, column: str, others: list[str]) -> tuple[int, ...]:
@@ -273,10 +267,9 @@ def count_equal(source: Source, column: str, others: list[str]) -> tuple[int, ..
 def _check_several(source: Source, pattern: str, names: Sequence[Any]) -> None:
     """Raise InvalidInput if there is a single class, which leaves nothing to choose."""
     if len(names) == 1:
-        raise InvalidInput(
-            f"{source.name}: {pattern!r} gives scores of one class only, {names[0]!r}, and a set "
-            "needs a choice of two. Add the scores of the other classes, such as 1 - p."
-        )
+        text = f"{source.name}: {pattern!r} gives scores of one class only, {names[0]!r}, and a set"
+        text += " needs a choice of two. Add the scores of the other classes, such as 1 -"
+        raise InvalidInput(f"{text} p.")
 
 
 def _get_numbers(source: Source, names: Sequence[str]) -> list[Any]:
@@ -373,11 +366,10 @@ def _drop_padding(source: Source, task: str | None, lists: Any, column: str) -> 
         sizes = table.group_by("task").agg(low=table.size.min(), high=table.size.max())
         odd = source.run(sizes.filter(sizes.low < sizes.high).order_by("task").limit(1))
         for one in odd.to_pylist():
-            raise InvalidInput(
-                f"{source.name}: the lists of column {column!r} end in nulls after {one['low']} to "
-                f"{one['high']} scores in task {one['task']!r}; a task must have one number of "
-                "classes. Give a label without a score inf, so that it is kept."
-            )
+            text = f"{source.name}: the lists of column {column!r} end in nulls after {one['low']}"
+            text += f" to {one['high']} scores in task {one['task']!r}; a task must have one number"
+            text += " of classes. Give a label without a score inf, so that it is"
+            raise InvalidInput(f"{text} kept.")
     return padded.ifelse(used, lists)
 
 
@@ -394,10 +386,9 @@ def _read_row_names(source: Source, column: str, names_column: str) -> Any:
     fits &= names.unique().length() == names.length()
     _all, bad = source.count(bad=~fits.fill_null(False))
     if bad:
-        raise InvalidInput(
-            f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a name "
-            f"for each class of a row, each name once, and do not in {pluralize(bad, 'row')}."
-        )
+        rule = f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a"
+        rule += " name for each class of a row, each name once, and do not in"
+        raise InvalidInput(f"{rule} {pluralize(bad, 'row')}.")
     return names
 
 
@@ -447,10 +438,9 @@ def find_numbers(source: Source, columns: Columns, *, needs_y: bool) -> Numbers:
     for role, count in zip(used, counts, strict=False):
         if count:
             kind = "positive" if role == "scale" else "finite"
-            raise InvalidInput(
-                f"{source.name}: column {used[role]!r} must hold {kind} numbers, and does not in "
-                f"{count} of {pluralize(rows, 'row')}. Drop or mend those rows."
-            )
+            rule = f"{source.name}: column {used[role]!r} must hold {kind} numbers, and does not in"
+            rule += f" {count} of {pluralize(rows, 'row')}. Drop or mend those"
+            raise InvalidInput(f"{rule} rows.")
     if "lower" in used:
         check_order(counts[-1], rows, f"{source.name}: ")
     return Numbers(parts, names)
@@ -547,11 +537,9 @@ def _check_score_or_label(columns: Columns, by_class: bool) -> None:
         raise InvalidInput(text)
     is_one = (columns.score is None) != (columns.label is None)
     if not (is_one or by_class or columns.is_regression):
-        raise InvalidInput(
-            "pass either score, the column with the score of the true label, or label, the column "
-            "with the true label beside a score for each class; for regression, prediction and y.",
-            parameter=("score", "prediction", "y"),
-        )
+        rule = "pass either score, the column with the score of the true label, or label, the"
+        rule += " column with the true label beside a score for each class; for regression,"
+        raise InvalidInput(f"{rule} prediction and y.", parameter=("score", "prediction", "y"))
 
 
 def _as_texts(lists: Any) -> Any:
@@ -630,11 +618,9 @@ def _check_candidates(rows: Rows, candidates: Any) -> None:
     column, given = rows.columns.label, rows.columns.classes_column
     if unknown:
         wanted = "a position in the list" if given is None else f"a class in column {given!r}"
-        raise InvalidInput(
-            f"{rows.source.name}: column {column!r} must hold {wanted} of the same row, and does "
-            f"not in {pluralize(unknown, 'row')}. Mend them, or name the classes of each row.",
-            parameter="classes_column" if given is None else (),
-        )
+        text = f"{rows.source.name}: column {column!r} must hold {wanted} of the same row, and does"
+        text += f" not in {pluralize(unknown, 'row')}. Mend them, or name the classes of each"
+        raise InvalidInput(f"{text} row.", parameter="classes_column" if given is None else ())
 
 
 def draw_rows(source: Source, task: Any, within: str, order: Sequence[Any], rng: int) -> Source:

@@ -428,11 +428,9 @@ def _check_usable(source: Source, of_classes: ClassScores, bad: int, rows: int) 
         each = {f"bad{i}": ~source.is_usable(score) for i, score in enumerate(of_classes.scores)}
         counts = zip(of_classes.names, source.count(**each)[1:], strict=True)
         by = f" (by class, {listed([f'{name!r}: {count}' for name, count in counts if count])})"
-    raise InvalidInput(
-        f"{source.name}: the scores of the classes hold nulls or NaN in {bad} of {rows} rows{by}; "
-        "a score that cannot be compared decides no set. Give a label without a score inf, so "
-        "that it is kept."
-    )
+    text = f"{source.name}: the scores of the classes hold nulls or NaN in {bad} of {rows}"
+    text += f" rows{by}; a score that cannot be compared decides no set. Give a label without a"
+    raise InvalidInput(f"{text} score inf, so that it is kept.")
 
 
 class Sets(NamedTuple):
@@ -503,10 +501,8 @@ def _make_columns(
         return {"set": kept.as_text() if is_text else kept.as_list(), "set_size": kept.size}
     if kept.of_classes.row_names is not None:
         origin = columns.classes_column or columns.pattern
-        raise InvalidInput(
-            f"booleans=True needs one fixed list of classes, and column {origin!r} gives each row "
-            "its own."
-        )
+        text = f"booleans=True needs one fixed list of classes, and column {origin!r} gives each"
+        raise InvalidInput(f"{text} row its own.")
     return {
         f"in_{name}": is_in for name, is_in in zip(kept.of_classes.names, kept.each, strict=True)
     }

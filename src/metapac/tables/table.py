@@ -22,7 +22,7 @@ from metapac._common import (
     as_whole_number,
     ignore_progress,
 )
-from metapac.columns import Columns, Reading, hold_losses
+from metapac.columns import Columns, Reading, hold_losses, without_labels
 from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges, judge_rare_classes, report
 from metapac.drift import Drift, Pool, compare_pools
@@ -246,10 +246,8 @@ class Table(Data):
         def works() -> bool:
             return supports_classes(guarantee, self.sizes(by_class=True))
 
-        report(
-            [judge_rare_classes(known, guarantee.miss_rate, supports_classes=works)],
-            where=self.name,
-        )
+        finding = judge_rare_classes(known, guarantee.miss_rate, supports_classes=works)
+        report([finding], where=self.name)
 
     def find_spread(self) -> float:
         numbers = self.by_task.numbers
@@ -289,9 +287,9 @@ class Table(Data):
         if isinstance(names, str):
             names = [*scores.match_columns(source, names).values()] or [names]
         floats = {f"_{i}": value for i, value in enumerate(scores.as_floats(source, names)[0])}
-        named = {"tasks": used.task, "keys": used.id}
-        named |= {"clusters": used.cluster, "within": used.within}
-        ids = {kind: name for kind, name in named.items() if name is not None}
+        kinds = ("tasks", "keys", "clusters", "within")
+        pairs = zip(kinds, (used.task, used.id, used.cluster, used.within), strict=True)
+        ids = {kind: name for kind, name in pairs if name is not None}
         columns = {kind: scores.get_id_column(source, name, kind) for kind, name in ids.items()}
         with source.reading(names, used.task):
             found = source.run(source.table.select(**columns, **floats)).sort_by(next(iter(ids)))
@@ -516,9 +514,7 @@ def compare_tables(
         if not isinstance(one, Table):
             got = type(one).__name__
             raise InvalidInput(f"{name} must be open_table(...), got {got}.")
-    names = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
-    given = Columns(**{name: getattr(table.columns, name) for name in names})
-    used = given.resolve(promise.columns_ or {}, promise.classes_)
+    used = without_labels(table.columns).resolve(promise.columns_ or {}, promise.classes_)
     if used.task is None:
         raise InvalidInput("task must name the column with the task of each row.")
     reference.check_origin(promise.context_, None)
@@ -536,10 +532,9 @@ def _value(source: Source, columns: Columns) -> Any:
         return scores.find_numbers(source, columns, needs_y=False).centre
     of_classes = scores.find_class_scores(source, columns)
     sets.check_class_scores(source, of_classes)
-    is_wide = of_classes.lists is None
-    return (ibis.greatest(*of_classes.scores) if is_wide else of_classes.lists.maxs()).cast(
-        "float64"
-    )
+    if of_classes.lists is not None:
+        return of_classes.lists.maxs().cast("float64")
+    return ibis.greatest(*of_classes.scores).cast("float64")
 
 
 def _find_range(source: Source, value: Any) -> tuple[float, float]:
@@ -577,11 +572,9 @@ def read_task_column(
         columns = source.table.columns
         if task not in columns and len(columns) > 1:
             named = "" if task is None else f" {task!r}"
-            raise InvalidInput(
-                f"{parameter}: {source.name} must have the task column{named}, or a single column "
-                f"of names, got {', '.join(columns[:10])}.",
-                parameter=parameter,
-            )
+            text = f"{parameter}: {source.name} must have the task column{named}, or a single"
+            text += " column of names, got"
+            raise InvalidInput(f"{text} {', '.join(columns[:10])}.", parameter=parameter)
         name = task if task is not None and task in columns else columns[0]
         column = scores.get_id_column(source, name, "tasks")
         with source.reading():
