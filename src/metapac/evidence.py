@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import artefact, guarantee, inputs
+from metapac import artefact, binomial, data_checks, guarantee, inputs
 from metapac._common import (
     LARGEST_COUNT,
     Counts,
@@ -29,22 +29,6 @@ from metapac._common import (
     brief,
     ignore_progress,
     warn,
-)
-from metapac.binomial import (
-    allowed_errors,
-    allowed_errors_at_worst,
-    allowed_errors_in_task,
-    chance_of_next,
-)
-from metapac.data_checks import (
-    MIN_ROWS,
-    CheckWarning,
-    Contents,
-    Sample,
-    check_facts,
-    find_ranges,
-    judge_balanced,
-    report,
 )
 from metapac.errors import InvalidInput, keyword
 from metapac.grouping import Data, DrawnRows, Statistics
@@ -67,7 +51,7 @@ def first_step(
 
     found = data.order_statistics(rank, by_class=guarantee.per_class, progress=progress)
     facts = data.facts(found.names, found.task_sizes, skipped, found.repeats)
-    check_facts(facts, skipped, data.name)
+    data_checks.check_facts(facts, skipped, data.name)
     check_sampling(data, [*facts.tasks], guarantee, skipped)
     precision, columns = data.describe()
     evidence = Evidence.from_statistics(found, classes, precision)
@@ -82,14 +66,14 @@ def check_sampling(
     """Object to balanced tasks if examples are said to be i.i.d.; those of one class may be."""
     is_asked = guarantee.sampling == "iid" and not guarantee.per_class
     if is_asked and len(tasks) > 1 and "balanced" not in skipped and data.has_class_scores():
-        report([judge_balanced(data.sizes(by_class=True))], where=data.name)
+        data_checks.report([data_checks.judge_balanced(data.sizes(by_class=True))], where=data.name)
 
 
 def _warn_if_exact(evidence: Evidence) -> None:
     """Warn if every prediction equals its true value, as a copied column does."""
-    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
+    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= data_checks.MIN_ROWS:
         text = "every prediction equals its true value. Is it a copy of it, or has the model been"
-        warn(CheckWarning(f"{text} trained on these examples?"))
+        warn(data_checks.CheckWarning(f"{text} trained on these examples?"))
 
 
 def ranks_within(
@@ -121,9 +105,9 @@ def _rank_rule(guarantee: Guarantee) -> tuple[float, tuple[float, ...], str, boo
 
 
 _RANKS: dict[str, Callable[[Counts, float, float], Counts]] = {
-    "any": allowed_errors_at_worst,
-    "iid": allowed_errors,
-    "capped": allowed_errors_in_task,
+    "any": binomial.allowed_errors_at_worst,
+    "iid": binomial.allowed_errors,
+    "capped": binomial.allowed_errors_in_task,
 }
 
 
@@ -176,7 +160,7 @@ def _upper_places(
     """Return at each level the last place at which a task of this size takes the higher rank."""
     ranks = _cached_rank_table((size,), epsilon, levels, sampling, False)[0].tolist()
     chances = [
-        chance_of_next(size, epsilon, level, rank, is_iid=sampling == "iid")
+        binomial.chance_of_next(size, epsilon, level, rank, is_iid=sampling == "iid")
         for level, rank in zip(levels, ranks, strict=True)
     ]
     return tuple(math.floor(chance * tasks) for chance in chances)
@@ -284,15 +268,15 @@ class Evidence(NamedTuple):
     highest: Floats | None = None
     clusters: Clusters | None = None
     ranges: Floats | None = None
-    sample: Sample | None = None
+    sample: data_checks.Sample | None = None
     within: DrawnRows | None = None
     absent: int = 0  # tasks invited that sent nothing
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> data_checks.Contents:
         """What recognises the examples of each task."""
         ranges = np.full((len(self.names), 2), np.nan) if self.ranges is None else self.ranges
-        return Contents(self.names, self.sizes.sum(axis=1), ranges)
+        return data_checks.Contents(self.names, self.sizes.sum(axis=1), ranges)
 
     @property
     def score_range(self) -> tuple[float, float] | None:
@@ -316,8 +300,8 @@ class Evidence(NamedTuple):
         sizes = np.zeros(shape, dtype=np.int64)
         thresholds = np.full((*shape, found.thresholds.shape[1]), -np.inf)
         sizes[found.task, label], thresholds[found.task, label] = found.sizes, found.thresholds
-        lowest, highest = find_ranges(label, found.low, found.high, shape[1]).T
-        ranges = find_ranges(found.task, found.low, found.high, len(found.names))
+        lowest, highest = data_checks.find_ranges(label, found.low, found.high, shape[1]).T
+        ranges = data_checks.find_ranges(found.task, found.low, found.high, len(found.names))
         return cls(
             found.names,
             sizes,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from metapac import _common, artefact
+from metapac import _common, artefact, planning
 from metapac._common import Array, Counts, Floats, PathLike, Progress
 from metapac._text import format_table
 from metapac.columns import hold_numbers
@@ -24,18 +24,6 @@ from metapac.evidence import Evidence, Part, check_sampling, ranks_within
 from metapac.grouping import Data, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
-from metapac.planning import (
-    Demand,
-    Step,
-    all_feasible,
-    count_tasks,
-    describe_next_labels,
-    describe_sizes,
-    find_next_labels,
-    min_tasks_over_levels,
-    name_delta,
-    span,
-)
 
 _COVERAGE = 0.95
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -203,7 +191,7 @@ def _decode(values: Sequence[float | None]) -> Estimate:
 def least_tasks(guarantee: Guarantee, classes: int = 1) -> int:
     """Return the smallest number of calibration tasks, if each is large enough."""
     part = replace(guarantee, epsilon=0.5).for_class(None, range(classes))
-    return min_tasks_over_levels(part, [0] * len(part.levels))[0]
+    return planning.min_tasks_over_levels(part, [0] * len(part.levels))[0]
 
 
 def expected_thresholds(
@@ -477,11 +465,11 @@ class Outlook:
         return next(filter(is_useful, sorted(self.main.cells, key=strictness)), None)
 
     @cached_property
-    def next_labels(self) -> list[tuple[Guarantee, Step]]:
+    def next_labels(self) -> list[tuple[Guarantee, planning.Step]]:
         """The levels that are refused, with the labels that would do; the fewest first."""
         if self.sizes is None:
             return []
-        return find_next_labels(map(self.main.guarantee, self.shared), self.sizes)
+        return planning.find_next_labels(map(self.main.guarantee, self.shared), self.sizes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outlook as JSON can hold it."""
@@ -520,18 +508,19 @@ class Outlook:
         """What to expect at each pair of levels, and what to do."""
         parts = [self._describe_basis(), format_table([*map(self._row, self.shared)])]
         parts += ["\n".join(f"- {line}" for line in self._describe_columns())]
-        parts += [*self._decide(), *describe_next_labels(self.next_labels), self._recommend()]
+        parts += self._decide() + planning.describe_next_labels(self.next_labels)
+        parts.append(self._recommend())
         return "\n\n".join(parts)
 
     def _describe_basis(self) -> str:
         found, numbers = self.main, {cell.tasks for cell in self.main.cells}
-        on = f"{span(numbers)} task{'s' * (numbers != {1})}"
+        on = f"{planning.span(numbers)} task{'s' * (numbers != {1})}"
         if self.sizes is not None:
-            on = f"your {describe_sizes({None: self.sizes})}"
-        pilot = f"{count_tasks(len(found.tasks))} with {found.examples:,} examples"
+            on = f"your {planning.describe_sizes({None: self.sizes})}"
+        delta, pilot = planning.name_delta(found.delta), planning.count_tasks(len(found.tasks))
         return (
-            f"What to expect from calibration on {on}, at delta {name_delta(found.delta)}. It is "
-            f"estimated on {pilot}: the pilot tasks, on which you must not calibrate."
+            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on {pilot} "
+            f"with {found.examples:,} examples: the pilot tasks, on which you must not calibrate."
         )
 
     def _row(self, cell: Cell) -> dict[str, str]:
@@ -574,8 +563,8 @@ class Outlook:
         found, lines = self.main, []
         about = "± its 95% interval at the threshold expected; yours may differ more"
         if found.spread is not None:
-            span = f"the middle 90% of the true numbers span {found.spread:.3g}"
-            lines.append(f"width: mean width of the intervals, {about}; {span}")
+            middle = f"the middle 90% of the true numbers span {found.spread:.3g}"
+            lines.append(f"width: mean width of the intervals, {about}; {middle}")
         else:
             share = f"{found.prevalence[self._rarest]:.1%} of the examples"
             lines += [
@@ -794,11 +783,11 @@ class Coming(NamedTuple):
     tasks: int | None
     sizes: Mapping[Any, ArrayLike] | None
 
-    def demand(self, part: Part) -> Demand:
+    def demand(self, part: Part) -> planning.Demand:
         """Return the demand on these tasks of one class, or of all together."""
         sizes = self.sizes or {}
         own = sizes.get(part.label, 0 * np.asarray(sizes[None]))
-        return Demand.from_sizes(part.guarantee, own, label=part.label)
+        return planning.Demand.from_sizes(part.guarantee, own, label=part.label)
 
 
 class _Trial(NamedTuple):
@@ -876,7 +865,7 @@ def _trial(guarantee: Guarantee, evidence: Evidence, coming: Coming) -> _Trial:
             own = part.thresholds[some]
             best[i], without[some, i] = expected_thresholds(own, part.guarantee, *known)
             without[~some, i] = best[i]
-    refused = not all_feasible(demands) if demands else None
+    refused = not planning.all_feasible(demands) if demands else None
     tasks = max((demand.tasks for demand in demands), default=tasks)
     return _Trial(guarantee, tasks, least, best, without, used, refused)
 

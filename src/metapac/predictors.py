@@ -15,18 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _common, artefact, data_checks, guarantee, inputs, planning, sets, words
-from metapac._common import (
-    Floats,
-    PathLike,
-    Progress,
-    as_whole_number,
-    check_one_of,
-    check_same_index,
-    check_same_length,
-    ignore_progress,
-    reject_foreign_keywords,
-    warn,
-)
+from metapac._common import Floats, PathLike, Progress, reject_foreign_keywords
 from metapac._text import inflect
 from metapac.binomial import allowed_errors, threshold
 from metapac.columns import hold_losses, hold_numbers
@@ -398,7 +387,7 @@ class ThresholdSets(Calibrated):
         form: dict[str, Any] = {"booleans": booleans, "answer": answer}
         added = table.add_sets(self, output, model=model, allow=allow, **form)
         for warning in added.warnings:
-            warn(warning)
+            _common.warn(warning)
         return added.table
 
     def _thresholds_of(self, classes: Sequence[Any] | None) -> Floats:
@@ -762,7 +751,7 @@ class MetaPS(ThresholdSets):
         if isinstance(data, Scored) and not self.per_class:
             data.check_no_labels()
         data, drawn = data.draw_rows(rng)
-        evidence = first_step(data, guarantee, allow, progress or ignore_progress)
+        evidence = first_step(data, guarantee, allow, progress or _common.ignore_progress)
         evidence, names = evidence._replace(within=drawn), evidence.names.tolist()
         clusters = data.clusters_of(names)
         if clusters is None:
@@ -971,7 +960,7 @@ class MetaPS(ThresholdSets):
         array = inputs.as_score_array("task_thresholds", task_thresholds)
         matrix = inputs.as_threshold_matrix(array, levels=guarantee.numbers_per_task)
         names = np.arange(len(matrix)) if tasks is None else inputs.as_task_ids(tasks)
-        check_same_length("task_thresholds", matrix, "tasks", names)
+        _common.check_same_length("task_thresholds", matrix, "tasks", names)
         inputs.check_distinct(names.tolist())
         data_checks.check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
         data_checks.check_sites(names.tolist(), allow=allow)
@@ -1074,7 +1063,7 @@ class MetaPS(ThresholdSets):
         return Words.from_context(self._about()).count_units(len(self.tasks_))
 
     def _make_guarantee(self) -> Guarantee:
-        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
+        _common.check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         return Guarantee(**{field.name: getattr(self, field.name) for field in fields(Guarantee)})
 
     def _check_not_per_class(self, method: str) -> None:
@@ -1100,7 +1089,7 @@ class MetaPS(ThresholdSets):
         self.context_ = about
         for outcome, is_feasible in zip(outcomes, feasible, strict=True):
             if is_feasible and (remark := self._remark(outcome)):
-                warn(remark)
+                _common.warn(remark)
         return self
 
     def _check_feasible(
@@ -1188,8 +1177,8 @@ def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floa
     scores = sets.score_numbers(y, numbers)
     if scores.ndim != 1 or not len(scores):
         raise InvalidInput(f"y must hold one number for each example, got shape {scores.shape}.")
-    check_same_index("y", y, "tasks", tasks)
-    check_same_length("y", scores, "tasks", inputs.as_task_ids(tasks))
+    _common.check_same_index("y", y, "tasks", tasks)
+    _common.check_same_length("y", scores, "tasks", inputs.as_task_ids(tasks))
     return scores
 
 
@@ -1281,7 +1270,7 @@ class PS(ThresholdSets):
         InfeasibleGuarantee
             If the examples are too few; the message says what would work.
         """
-        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
+        _common.check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         about = as_context(context)
         data = Scored.of_one_task(scores, labels, classes)
         data.check_no_labels()
@@ -1330,8 +1319,8 @@ class PS(ThresholdSets):
         return {"examples": self.n_examples_}
 
     def _restore(self, body: dict[str, Any]) -> None:
-        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
-        n = as_whole_number("examples", body["evidence"]["examples"])
+        _common.check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
+        n = _common.as_whole_number("examples", body["evidence"]["examples"])
         cut_off, precision = float(body["threshold"]), inputs.as_precision(body["precision"])
         if not inputs.is_representable(cut_off, precision):
             raise InvalidInput(f"threshold is {cut_off!r}, which no {precision.name} score can be.")

@@ -10,15 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import special
 
-from metapac._common import (
-    Floats,
-    as_probability,
-    brief,
-    check_same_index,
-    check_same_length,
-    check_same_shape,
-    listed,
-)
+from metapac import _common
+from metapac._common import Floats, as_probability, brief, listed
 from metapac.binomial import clopper_pearson_upper
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
@@ -127,10 +120,10 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
     """
     target = as_number_array("y", y)
     for name, values in (("prediction", prediction), ("scale", scale)):
-        check_same_index("y", y, name, values)
+        _common.check_same_index("y", y, name, values)
         array = as_number_array(name, values)
         if array.ndim or name == "prediction":
-            check_same_shape("y", target, name, array)
+            _common.check_same_shape("y", target, name, array)
     centre, width = _centre_and_scale(prediction, scale)
     check_finite("y", target)
     return np.asarray(-np.abs(target - centre) / width)
@@ -193,7 +186,7 @@ def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, 
     check_finite("prediction", centre)
     check_finite("scale", width, positive=True)
     if width.ndim:
-        check_same_shape("prediction", centre, "scale", width)
+        _common.check_same_shape("prediction", centre, "scale", width)
     return centre, width
 
 
@@ -229,8 +222,8 @@ def quantile_scores(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
     """
     target = as_number_array("y", y)
     for name, values in (("lower", lower), ("upper", upper)):
-        check_same_index("y", y, name, values)
-        check_same_shape("y", target, name, as_number_array(name, values))
+        _common.check_same_index("y", y, name, values)
+        _common.check_same_shape("y", target, name, as_number_array(name, values))
     low, high = _as_quantiles(lower, upper)
     check_finite("y", target)
     return np.asarray(np.minimum(target - low, high - target))
@@ -288,8 +281,8 @@ def _as_quantiles(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
     low, high = as_number_array("lower", lower), as_number_array("upper", upper)
     check_finite("lower", low)
     check_finite("upper", high)
-    check_same_index("lower", lower, "upper", upper)
-    check_same_shape("lower", low, "upper", high)
+    _common.check_same_index("lower", lower, "upper", upper)
+    _common.check_same_shape("lower", low, "upper", high)
     check_order(int(np.sum(low > high)), low.size)
     return low, high
 
@@ -559,7 +552,7 @@ class Answers:
             Their number, and their fraction of all questions and of those answered.
         """
         truth = [as_plain_label(label) for label in y]
-        check_same_length("y", np.empty(len(truth)), "answers", self.answered)
+        _common.check_same_length("y", np.empty(len(truth)), "answers", self.answered)
         pairs = [p for p in zip(self.labels, truth, strict=True) if p[0] is not None]
         for answer, label in pairs[:1]:
             if kind_of(answer) != kind_of(label):

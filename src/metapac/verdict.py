@@ -13,14 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac._common import (
-    Counts,
-    as_probability,
-    as_whole_number,
-    as_whole_numbers,
-    check_same_shape,
-    listed,
-)
+from metapac import _common
+from metapac._common import Counts, as_probability, listed
 from metapac._text import inflect
 from metapac.binomial import allowed_errors_in_task, min_integer, round_up
 from metapac.errors import InvalidInput
@@ -675,7 +669,7 @@ def _as_list(new_tasks: Any, alpha: float | None, tasks: int) -> NewTasks | None
     """Return the finite list to judge, which may not have fewer tasks than there are."""
     if new_tasks is None:
         return None
-    number = as_whole_number("new_tasks", new_tasks)
+    number = _common.as_whole_number("new_tasks", new_tasks)
     if alpha is None:
         raise InvalidInput("new_tasks needs alpha, got alpha=None.", parameter="new_tasks")
     if tasks > number:
@@ -685,9 +679,9 @@ def _as_list(new_tasks: Any, alpha: float | None, tasks: int) -> NewTasks | None
 
 
 def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts]:
-    sizes = as_whole_numbers("examples", examples, minimum=0)
-    misses = as_whole_numbers("missed", missed, minimum=0)
-    check_same_shape("examples", sizes, "missed", misses)
+    sizes = _common.as_whole_numbers("examples", examples, minimum=0)
+    misses = _common.as_whole_numbers("missed", missed, minimum=0)
+    _common.check_same_shape("examples", sizes, "missed", misses)
     if sizes.ndim != 1:
         raise InvalidInput(f"examples must be one-dimensional, got shape {sizes.shape}.")
     if (wrong := misses > sizes).any():

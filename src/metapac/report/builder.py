@@ -11,16 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from metapac import artefact
-from metapac._common import (
-    PathLike,
-    Progress,
-    as_whole_number,
-    brief,
-    check_one_of,
-    ignore_progress,
-    require,
-)
+from metapac import _common, artefact
+from metapac._common import PathLike, Progress, brief, require
 from metapac._text import visible
 from metapac._version import __version__
 from metapac.artefact import check_folder, check_not_input, replacing
@@ -85,7 +77,7 @@ class SignOff:
                 message = f"{field.name} must be a non-empty string, got {brief(value)}."
                 raise InvalidInput(message, parameter=field.name)
         if self.decision is not None:
-            check_one_of("decision", self.decision, DECISIONS)
+            _common.check_one_of("decision", self.decision, DECISIONS)
         if self.conditions is not None and self.decision not in (None, "conditions"):
             raise InvalidInput(f"conditions must not be given with the decision {self.decision!r}.")
 
@@ -162,9 +154,9 @@ def report(
     if not isinstance(sign_off, SignOff | None):
         raise InvalidInput(f"sign_off must be a SignOff, got {brief(sign_off)}.")
     _check_output(output, promise, labelled, monitor)
-    tell = progress or ignore_progress
+    tell = progress or _common.ignore_progress
     predictor, origin, files = _open_promise(promise)
-    number = as_whole_number("examples", examples, minimum=0)
+    number = _common.as_whole_number("examples", examples, minimum=0)
     predictor.context_.check_model(model)
     watched, more_files = _open_monitor(monitor, predictor)
     data = _check_data(labelled, predictor)

@@ -13,6 +13,7 @@ import ibis
 import numpy as np
 from ibis import _
 
+from metapac import grouping
 from metapac._common import (
     Array,
     Counts,
@@ -27,18 +28,7 @@ from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges, judge_rare_classes, report
 from metapac.drift import Drift, Pool, compare_pools
 from metapac.errors import InvalidInput, keyword
-from metapac.grouping import (
-    Data,
-    DrawnRows,
-    RankRule,
-    Row,
-    Scored,
-    SetCounts,
-    Statistics,
-    Tally,
-    as_cluster,
-    check_one_cluster,
-)
+from metapac.grouping import Data, Scored, SetCounts
 from metapac.guarantee import Guarantee
 from metapac.inputs import as_task_names
 from metapac.planning import supports_classes
@@ -189,7 +179,9 @@ class Table(Data):
         order = [scores.get_id_column(source, label, "labels")]
         return scores.draw_rows(source, name, within, order, 0)
 
-    def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
+    def order_statistics(
+        self, rank: grouping.RankRule, *, by_class: bool, progress: Progress
+    ) -> grouping.Statistics:
         rows = self.by_class if by_class else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
             if self.columns.task is not None:  # a site, which is a single task, may lack a class
@@ -200,11 +192,11 @@ class Table(Data):
             ranks = rank(census.sizes, label)
             thresholds, repeats = search.order_statistics(rows, census, found, ranks, progress)
         low, high = census.low.astype(np.float64), census.high.astype(np.float64)
-        return Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
+        return grouping.Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
 
     def counts(
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
-    ) -> list[Tally]:
+    ) -> list[grouping.Tally]:
         rows = self.labelled if tasks is None else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
             trials = [*sets.count_trials(rows, thresholds, precision, tasks)]
@@ -224,7 +216,7 @@ class Table(Data):
             kinds = ("examples", "missed", *(SetCounts._fields if "labels" in trial else ()))
             examples, missed, *sizes = (np.array(trial[kind], np.int64) for kind in kinds)
             groups = names, task, examples, missed, ranges, classes, label
-            tallies.append(Tally(*groups, SetCounts(*sizes) if sizes else None, widths))
+            tallies.append(grouping.Tally(*groups, SetCounts(*sizes) if sizes else None, widths))
         return tallies
 
     def facts(
@@ -274,7 +266,8 @@ class Table(Data):
             return None
         found: dict[Any, str | int] = {}
         for name, value in scores.count_values(self.source, tasks=task, clusters=cluster):
-            check_one_cluster(name, found.setdefault(name, as_cluster(value)), as_cluster(value))
+            own = grouping.as_cluster(value)
+            grouping.check_one_cluster(name, found.setdefault(name, own), own)
         return [found[name] for name in names]
 
     def read_losses(self, known: Mapping[str, Any] | None) -> Scored:
@@ -302,7 +295,9 @@ class Table(Data):
         task, more = values.pop("tasks", None), {"columns": used.to_json(None), **values}
         return Scored(lost, task, thresholds=used.thresholds, **more)
 
-    def draw_rows(self, rng: int, task: str | None = None) -> tuple[Self, DrawnRows | None]:
+    def draw_rows(
+        self, rng: int, task: str | None = None
+    ) -> tuple[Self, grouping.DrawnRows | None]:
         used, source, seed = self.columns, self.source, as_whole_number("rng", rng, minimum=0)
         if used.within is None:
             return self, None
@@ -316,12 +311,12 @@ class Table(Data):
                 search.take_census(rows)  # which raises
             source.check_no_missing(used.within, "units", missing[1])
             source.check_not_empty(every)
-            drawn = DrawnRows(every, units, seed)
+            drawn = grouping.DrawnRows(every, units, seed)
             drawn.check_several(tasks)
             some = scores.draw_rows(source, named, used.within, rows.order(), seed)
         return replace(self, source=some), drawn
 
-    def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
+    def rows(self, predictor: Any, tasks: Collection[Any]) -> list[grouping.Row]:
         used, table = self.columns, self.source.table
         if used.task is None:
             return []
@@ -463,11 +458,11 @@ def _find_groups(rows: scores.Rows, keys: Array) -> tuple[Array, Counts, Counts 
     return names, np.array([place[key] for key in keys.tolist()], dtype=np.int64), None
 
 
-def _read_row(row: dict[str, Any]) -> Row:
+def _read_row(row: dict[str, Any]) -> grouping.Row:
     if "lower" in row:
-        return Row(row["task"], row["truth"], None, (row["lower"], row["upper"]))
+        return grouping.Row(row["task"], row["truth"], None, (row["lower"], row["upper"]))
     labels = tuple(str(name) for name in json.loads(row["kept"]))
-    return Row(row["task"], row["truth"], labels, full=bool(row["full"]))
+    return grouping.Row(row["task"], row["truth"], labels, full=bool(row["full"]))
 
 
 def compare_tables(
