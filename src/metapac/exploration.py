@@ -519,8 +519,8 @@ class Outlook:
             on = f"your {planning.describe_sizes({None: self.sizes})}"
         delta, pilot = planning.name_delta(found.delta), planning.count_tasks(len(found.tasks))
         return (
-            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on {pilot} "
-            f"with {found.examples:,} examples: the pilot tasks, on which you must not calibrate."
+            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on "
+            f"{pilot} with {found.examples:,} examples: the pilot tasks, on which you must not calibrate."
         )
 
     def _row(self, cell: Cell) -> dict[str, str]:
