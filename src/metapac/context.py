@@ -11,7 +11,7 @@ from metapac._text import name_score
 from metapac.data_checks import judge_near_names, report
 from metapac.errors import InvalidInput
 from metapac.inputs import as_plain_label, match_names
-from metapac.lists import Draw
+from metapac.lists import Draw, decode_draw
 from metapac.score_functions import ScoreFunction
 
 # Parameters that list tasks, and why the guarantee does not hold if one of them is calibrated on.
@@ -128,38 +128,22 @@ class Context:
             known = None if self.score is None else name_score(self.score)
             _check_same("the score", "score function", name_score(score), known)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the context as JSON can hold it.
 
-        Returns
-        -------
-        dict
-            What was given, without defaults.
-        """
-        default, values = vars(Context()), vars(self)
-        given = {name: value for name, value in values.items() if value != default[name]}
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
-        return plain if self.draw is None else plain | {"draw": self.draw.to_dict()}
+def encode_context(about: Context) -> dict[str, Any]:
+    """Return what was given of a context, as JSON can hold it."""
+    default, values = vars(Context()), vars(about)
+    given = {name: value for name, value in values.items() if value != default[name]}
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+    return plain if about.draw is None else plain | {"draw": about.draw.to_dict()}
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any] | None) -> Context:
-        """Return the context in a promise file.
 
-        Parameters
-        ----------
-        body : mapping or None
-            What ``to_json`` returned; None in a file of an older version.
-
-        Returns
-        -------
-        Context
-            The context.
-        """
-        names = cls.__dataclass_fields__
-        given = {k: v for k, v in (body or {}).items() if k in names and v is not None}
-        if "draw" in given:
-            given["draw"] = Draw.from_dict(given["draw"])
-        return cls(**given)
+def decode_context(body: Mapping[str, Any] | None) -> Context:
+    """Return the context in a promise file; files of older versions may have none."""
+    names = Context.__dataclass_fields__
+    given = {k: v for k, v in (body or {}).items() if k in names and v is not None}
+    if "draw" in given:
+        given["draw"] = decode_draw(given["draw"])
+    return Context(**given)
 
 
 def as_context(

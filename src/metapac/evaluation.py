@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac import data_checks
+from metapac import data_checks, grouping
 from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
 from metapac._text import format_table, visible
 from metapac.artefact import encode_floats, replacing
@@ -22,7 +22,7 @@ from metapac.columns import hold_losses
 from metapac.context import Context
 from metapac.errors import InvalidInput
 from metapac.evidence import draw_tasks
-from metapac.grouping import ClusterIds, Data, DrawnRows, SetCounts, Tally, as_data, sum_by
+from metapac.grouping import ClusterIds, Data, DrawnRows, SetCounts, Tally, as_data
 from metapac.guarantee import format_share, percent
 from metapac.inputs import match_names
 from metapac.planning import Shortfall, min_sample_size
@@ -34,6 +34,7 @@ from metapac.verdict import (
     clopper_pearson_interval,
     judge_classes,
     judge_each,
+    name_units,
 )
 from metapac.words import Words, render_text
 
@@ -497,7 +498,7 @@ _ALL_KEPT = "every label is kept, so none is missed."
 def _complete(verdict: Any, promise: ThresholdSets) -> Verdict:
     """Return the verdict in the words of the promise; it says so if there is nothing to check."""
     about, words = promise.context_, Words.from_context(promise.context_)
-    named: Verdict = verdict.named(unit=visible(about.unit), example=visible(about.example))
+    named = name_units(verdict, visible(about.unit), visible(about.example))
     if hold_losses(promise.columns_):
         named = replace(named, rate="risk")
     reasons = _find_reasons(promise, words)
@@ -594,7 +595,7 @@ def _keep(tally: Tally, kept: NDArray[np.bool_]) -> Tally:
 def _sum_tasks(tally: Tally) -> tuple[Counts, Counts]:
     """Return the number of examples and of misses of each task."""
     columns = tally.examples, tally.missed
-    examples, missed = (sum_by(column, tally.task, len(tally.names)) for column in columns)
+    examples, missed = (grouping.sum_by(column, tally.task, len(tally.names)) for column in columns)
     return examples, missed
 
 
@@ -609,7 +610,7 @@ def _assess_tasks(
     if tally.classes is not None and tally.label is not None:
         some, length = (_sum_tasks(tally)[0] >= least)[tally.task], len(tally.classes)
         columns = tally.examples, tally.missed
-        counts = (sum_by(column[some], tally.label[some], length) for column in columns)
+        counts = (grouping.sum_by(column[some], tally.label[some], length) for column in columns)
         classes = _class_misses(tally.classes, *counts)
     return replace(evaluation, verdict=verdict, classes=classes)
 
@@ -641,7 +642,9 @@ def _evaluate(tally: Tally, epsilon: Any, least: int) -> Evaluation:
     """Evaluate the tasks with at least so many examples, without a verdict."""
     examples, missed = _sum_tasks(tally)
     length, covered = len(tally.names), examples >= least
-    sets = None if tally.sets is None else tally.sets.sum_by(tally.task, length)
+    sets = tally.sets and grouping.take_sets(
+        grouping.sum_sets(tally.sets, tally.task, length), covered
+    )
     widths = None
     if tally.widths is not None:
         sums = np.bincount(tally.task, weights=tally.widths, minlength=length)
@@ -650,7 +653,7 @@ def _evaluate(tally: Tally, epsilon: Any, least: int) -> Evaluation:
         tally.names[covered],
         examples[covered],
         missed[covered],
-        None if sets is None else sets.take(covered),
+        sets and grouping.take_sets(sets, covered),
         epsilon,
         left_out=int(np.count_nonzero(~covered)),
         widths=widths,

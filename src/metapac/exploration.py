@@ -65,30 +65,17 @@ class Estimate(NamedTuple):
         half = max(self.high - self.value, self.value - self.low)
         return f"{self.value:{style}} ±{half:{style}}"
 
-    @classmethod
-    def of_ratio(cls, numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
-        """Return the ratio of two sums over tasks, with its interval.
 
-        Parameters
-        ----------
-        numerators, denominators : ndarray, shape (tasks,)
-            What each task adds to the two sums.
-        most : float, default 1.0
-            Largest possible ratio.
-
-        Returns
-        -------
-        Estimate
-            The interval is Student's, for the linearized ratio, cut at 0 and ``most``.
-        """
-        total, tasks = float(denominators.sum()), len(numerators)
-        value = float(numerators.sum()) / total if total else math.nan
-        if tasks < 2 or not total or math.isinf(value):  # as of infinite intervals
-            return cls(value, math.nan, math.nan)
-        squares = float(((numerators - value * denominators) ** 2).sum())
-        error = math.sqrt(squares * tasks / (tasks - 1)) / total
-        half = float(special.stdtrit(tasks - 1, (1 + _COVERAGE) / 2)) * error
-        return cls(value, max(value - half, 0.0), min(value + half, most))
+def estimate_ratio(numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
+    """Return the ratio of two sums over tasks, with Student's interval, cut at 0 and ``most``."""
+    total, tasks = float(denominators.sum()), len(numerators)
+    value = float(numerators.sum()) / total if total else math.nan
+    if tasks < 2 or not total or math.isinf(value):  # as of infinite intervals
+        return Estimate(value, math.nan, math.nan)
+    squares = float(((numerators - value * denominators) ** 2).sum())
+    error = math.sqrt(squares * tasks / (tasks - 1)) / total
+    half = float(special.stdtrit(tasks - 1, (1 + _COVERAGE) / 2)) * error
+    return Estimate(value, max(value - half, 0.0), min(value + half, most))
 
 
 @dataclass(frozen=True)
@@ -158,25 +145,14 @@ class Cell:
             return self.refused
         return self.tasks_needed is not None or -math.inf in self.thresholds
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Cell:
-        """Return the cell that `to_dict` prepared.
 
-        Parameters
-        ----------
-        body : mapping
-            What `to_dict` returned.
-
-        Returns
-        -------
-        Cell
-            The cell.
-        """
-        known = {field.name: body[field.name] for field in fields(cls) if field.name in body}
-        known |= {name: _decode(body[name]) for name in _ESTIMATES}
-        missed = {label: _decode(values) for label, values in body["missed"]}
-        thresholds = tuple(map(float, body["thresholds"]))
-        return cls(**known | {"thresholds": thresholds, "missed": missed})
+def _read_cell(body: Mapping[str, Any]) -> Cell:
+    """Return the cell that `Cell.to_dict` prepared."""
+    known = {field.name: body[field.name] for field in fields(Cell) if field.name in body}
+    known |= {name: _decode(body[name]) for name in _ESTIMATES}
+    missed = {label: _decode(values) for label, values in body["missed"]}
+    thresholds = tuple(map(float, body["thresholds"]))
+    return Cell(**known | {"thresholds": thresholds, "missed": missed})
 
 
 def _encode(estimate: Estimate) -> list[Any]:
@@ -519,8 +495,8 @@ class Outlook:
             on = f"your {planning.describe_sizes({None: self.sizes})}"
         delta, pilot = planning.name_delta(found.delta), planning.count_tasks(len(found.tasks))
         return (
-            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on "
-            f"{pilot} with {found.examples:,} examples: the pilot tasks, on which you must not calibrate."
+            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on {pilot}"
+            f" with {found.examples:,} examples: the pilot tasks, on which you must not calibrate."
         )
 
     def _row(self, cell: Cell) -> dict[str, str]:
@@ -646,7 +622,7 @@ def read_pilot(path: PathLike) -> Exploration:
             | {
                 "tasks": tuple(as_task_names(body["tasks"]).tolist()),
                 "prevalence": dict(body["prevalence"]),
-                "cells": tuple(map(Cell.from_json, body["cells"])),
+                "cells": tuple(map(_read_cell, body["cells"])),
             }
         )
         pilot._check()
@@ -906,12 +882,12 @@ def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:
     sizes = examples.sum(axis=1)[some]
     most = (len(names), 1.0, 1.0) if names else (math.inf,)
     estimates = [
-        Estimate.of_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), limit)
+        estimate_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), limit)
         for counts, limit in zip(kinds, most, strict=True)
     ]
     size, empty, full = estimates + [Estimate(math.nan, math.nan, math.nan)] * (3 - len(estimates))
     of_class = {
-        name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])
+        name: estimate_ratio(missed[used[:, j], j], examples[used[:, j], j])
         for j, name in enumerate(names)
     }
     g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())

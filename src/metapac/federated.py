@@ -158,36 +158,6 @@ class Site:
                 text = f"thresholds of predicted numbers must be at most 0, got {value!r}: their"
                 raise InvalidInput(f"{text} scores, -|y - prediction| / scale, are never positive.")
 
-    @classmethod
-    def from_evidence(cls, name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
-        """Return the message of a site from its evidence.
-
-        Parameters
-        ----------
-        name, guarantee : str and Guarantee
-            As in the constructor.
-        evidence : Evidence
-            Evidence of a single task: the examples of the site.
-
-        Returns
-        -------
-        Site
-            The message.
-        """
-        if len(evidence.names) != 1:
-            raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
-        return cls(
-            name,
-            guarantee,
-            tuple(evidence.sizes[0].tolist()),
-            tuple(tuple(row) for row in evidence.thresholds[0].tolist()),
-            evidence.precision,
-            evidence.classes,
-            evidence.columns,
-            range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
-            within=evidence.within,
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return what the site sends, as ``metapac site --json`` prints it.
 
@@ -259,6 +229,23 @@ class Site:
             if (value := getattr(self, name)) is not None:
                 body[name] = artefact.encode_floats([*value]) if name == "range" else value
         return body if self.within is None else body | {"within": self.within._asdict()}
+
+
+def make_message(name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
+    """Return the message of a site from its evidence, that of a single task."""
+    if len(evidence.names) != 1:
+        raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
+    return Site(
+        name,
+        guarantee,
+        tuple(evidence.sizes[0].tolist()),
+        tuple(map(tuple, evidence.thresholds[0].tolist())),
+        evidence.precision,
+        evidence.classes,
+        evidence.columns,
+        range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
+        within=evidence.within,
+    )
 
 
 def make_site(
@@ -333,7 +320,7 @@ def make_site(
     evidence = first_step(
         data, guarantee, check_allowed(allow), progress or _common.ignore_progress
     )
-    site = Site.from_evidence(name, guarantee, evidence._replace(within=drawn))
+    site = make_message(name, guarantee, evidence._replace(within=drawn))
     return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
 
 

@@ -75,38 +75,6 @@ class SetCounts(NamedTuple):
     single: Counts
     full: Counts
 
-    def sum_by(self, index: Counts, length: int) -> SetCounts:
-        """Return the sums over groups with the same index.
-
-        Parameters
-        ----------
-        index : ndarray of int
-            Index of each group.
-        length : int
-            Number of sums.
-
-        Returns
-        -------
-        SetCounts
-            The sums.
-        """
-        return SetCounts(*(sum_by(column, index, length) for column in self))
-
-    def take(self, which: Array) -> SetCounts:
-        """Return the counts of some groups.
-
-        Parameters
-        ----------
-        which : ndarray
-            Indices or booleans.
-
-        Returns
-        -------
-        SetCounts
-            Their counts.
-        """
-        return SetCounts(*(column[which] for column in self))
-
 
 class Tally(NamedTuple):
     """Counts for each group of examples of one task and, if labels are known, one class."""
@@ -124,15 +92,25 @@ class Tally(NamedTuple):
 
     def take(self, which: NDArray[np.bool_]) -> Tally:
         """Return the groups that are chosen, with all tasks."""
-        by_group = ("task", "examples", "missed", "label", "sets", "widths")
+        by_group = ("task", "examples", "missed", "label", "widths")
         columns = {name: getattr(self, name) for name in by_group}
-        place = np.flatnonzero(which)
-        return self._replace(**{k: v.take(place) for k, v in columns.items() if v is not None})
+        some: Any = {k: v[which] for k, v in columns.items() if v is not None}
+        return self._replace(**some, sets=self.sets and take_sets(self.sets, which))
 
 
 def sum_by(column: Array, index: Counts, length: int) -> Counts:
     """Return the sums of the entries with the same index."""
     return np.bincount(index, weights=column, minlength=length).astype(np.int64)
+
+
+def sum_sets(sets: SetCounts, index: Counts, length: int) -> SetCounts:
+    """Return the sums of set counts over groups with the same index."""
+    return SetCounts(*(sum_by(column, index, length) for column in sets))
+
+
+def take_sets(sets: SetCounts, which: Array) -> SetCounts:
+    """Return the set counts of some groups."""
+    return SetCounts(*(column[which] for column in sets))
 
 
 class Row(NamedTuple):
@@ -433,7 +411,7 @@ class Scored(Data):
         for trial in thresholds:
             cuts = np.broadcast_to(trial[place], (len(task), width))
             missed, sets = self._compare(cuts, code, precision)
-            sets = sets and sets.sum_by(group, len(groups))
+            sets = sets and sum_sets(sets, group, len(groups))
             counts = np.bincount(group), sum_by(missed, group, len(groups)), ranges
             tallies.append(Tally(names, groups // width, *counts, classes, label, sets))
         return tallies

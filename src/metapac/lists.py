@@ -96,37 +96,6 @@ class Draw:
         """
         return f"{self.tasks:,} of {len(self.names):,} were drawn, with seed {self.seed}"
 
-    def check_calibration(
-        self, tasks: Iterable[Any], new_tasks: int | None, *, absent: int = 0
-    ) -> None:
-        """Raise InvalidInput unless exactly the tasks drawn are calibrated on.
-
-        Parameters
-        ----------
-        tasks : iterable
-            Names of the calibration tasks. 7 and "7" are the same name.
-        new_tasks : int or None
-            Number of other tasks that the guarantee is for.
-        absent : int, default 0
-            Number of tasks drawn that are known to be absent, and count as dishonest.
-        """
-        calibrated = [*tasks]
-        drawn, found = {*map(str, self.drawn)}, {*map(str, calibrated)}
-        lacking = [name for name in self.drawn if str(name) not in found]
-        others = [name for name in calibrated if str(name) not in drawn]
-        faults = [
-            f"{len(names)} {what} ({listed([*map(repr, names)])})"
-            for names, what in ((lacking, "drawn but absent"), (others, "there but not drawn"))
-            if names and len(names) > (absent if names is lacking else 0)
-        ]
-        if faults:
-            text = f"draw names other tasks than those calibrated on: {'; '.join(faults)}. The"
-            text += " guarantee rests on the draw: calibrate on all tasks drawn, and on no"
-            raise InvalidInput(f"{text} other.", parameter="draw")
-        if new_tasks != len(self.rest):
-            rule = f"new_tasks must be {len(self.rest)}, the rest of the list that was drawn from"
-            raise InvalidInput(f"{rule}, got {new_tasks}.")
-
     def to_dict(self) -> dict[str, Any]:
         """Return the draw as JSON can hold it, as ``metapac draw --json`` prints it.
 
@@ -145,24 +114,6 @@ class Draw:
             "rest": [*self.rest],
         }
 
-    @classmethod
-    def from_dict(cls, body: Any) -> Draw:
-        """Return the draw that ``to_dict`` described; raises if it comes out otherwise.
-
-        Parameters
-        ----------
-        body : dict
-            What ``to_dict`` returned.
-
-        Returns
-        -------
-        Draw
-            The draw.
-        """
-        draw = cls(tuple(body["list"]), body["tasks"], body["seed"])
-        artefact.check_written({name: body.get(name) for name in draw.to_dict()}, draw.to_dict())
-        return draw
-
     def save(self, path: PathLike) -> None:
         """Write the draw to a JSON file, for `read_draw`.
 
@@ -176,6 +127,36 @@ class Draw:
     def __str__(self) -> str:
         names = "\n".join(f"- {name}" for name in self.drawn)
         return f"{self.describe()}:\n{names}\n{len(self.rest):,} others are left."
+
+
+def decode_draw(body: Any) -> Draw:
+    """Return the draw that `Draw.to_dict` described; raise if it comes out otherwise."""
+    draw = Draw(tuple(body["list"]), body["tasks"], body["seed"])
+    artefact.check_written({name: body.get(name) for name in draw.to_dict()}, draw.to_dict())
+    return draw
+
+
+def check_drawn(draw: Draw, tasks: Iterable[Any], new_tasks: int | None, absent: int) -> None:
+    """Raise InvalidInput unless exactly the tasks drawn are there, but for some that are absent."""
+    calibrated = [*tasks]
+    drawn, found = {*map(str, draw.drawn)}, {*map(str, calibrated)}
+    lacking = [name for name in draw.drawn if str(name) not in found]
+    others = [name for name in calibrated if str(name) not in drawn]
+    kinds = ((lacking, "drawn but absent", absent), (others, "there but not drawn", 0))
+    faults = [
+        f"{len(names)} {what} ({listed([*map(repr, names)])})"
+        for names, what, most in kinds
+        if len(names) > most
+    ]
+    if faults:
+        text = (
+            f"draw names other tasks than those calibrated on: {'; '.join(faults)}. The guarantee"
+        )
+        text += " rests on the draw: calibrate on all tasks drawn, and on no other."
+        raise InvalidInput(text, parameter="draw")
+    if new_tasks != len(draw.rest):
+        rule = f"new_tasks must be {len(draw.rest)}, the rest of the list that was drawn from"
+        raise InvalidInput(f"{rule}, got {new_tasks}.")
 
 
 def _hash(text: str) -> str:
@@ -269,4 +250,4 @@ def read_draw(path: PathLike) -> Draw:
     """
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
-        return Draw.from_dict(body)
+        return decode_draw(body)

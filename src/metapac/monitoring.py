@@ -90,48 +90,6 @@ class Terms:
     spent: float = 0.0
     rate: artefact.Name = "miss rate"
 
-    @classmethod
-    def from_promise(
-        cls, promise: Calibrated, false_alarm: float, min_examples: int, run_length: int
-    ) -> Terms:
-        """Return the terms of a calibrated predictor.
-
-        Parameters
-        ----------
-        promise : MetaPS
-            The calibrated predictor.
-        false_alarm : float
-            False-alarm probability.
-        min_examples : int
-            Size below which a task is left out, if the guarantee leaves out no more.
-        run_length : int
-            Average run length to a false amber light.
-
-        Returns
-        -------
-        Terms
-            The terms.
-        """
-        if not isinstance(promise, MetaPS):
-            text = "promise must be a calibrated MetaPS, such as load returns, got"
-            text += f" {type(promise).__name__}, which no number of bad tasks would"
-            raise InvalidInput(f"{text} contradict.")
-        promise.check_calibrated()
-        _check_fair(promise.guarantee_)
-        least = as_whole_number("min_examples", min_examples, minimum=0)
-        stated = ("epsilon", "alpha", "delta")
-        return cls(
-            promise=promise.promise_,
-            checksum=_checksum(promise),
-            **{name: getattr(promise.guarantee_, name) for name in stated},
-            classes=promise.classes_,
-            min_examples=max(least, promise.min_examples),
-            false_alarm=as_probability("false_alarm", false_alarm),
-            **{name: getattr(promise.context_, name) for name in ("unit", "example")},
-            run_length=as_whole_number("run_length", run_length),
-            rate="risk" if hold_losses(promise.columns_) else "miss rate",
-        )
-
     @property
     def rates(self) -> list[float]:
         """Miss rate allowed for each class, or for all together."""
@@ -154,43 +112,52 @@ class Terms:
         """Wealth at which the alarm is raised."""
         return 1 / self.false_alarm
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the terms as JSON can hold them.
 
-        Returns
-        -------
-        dict
-            The terms.
-        """
-        classes = None if self.classes is None else as_json_labels(self.classes)
-        epsilon = artefact.encode_parameters({"epsilon": self.epsilon})
-        body = asdict(self) | epsilon | {"classes": classes}
-        return {k: v for k, v in body.items() if (k, v) != ("rate", "miss rate")}
+def state_terms(
+    promise: Calibrated, false_alarm: float, min_examples: int, run_length: int
+) -> Terms:
+    """Return the terms of a calibrated predictor, whose guarantee can be monitored."""
+    if not isinstance(promise, MetaPS):
+        text = "promise must be a calibrated MetaPS, such as load returns, got"
+        text += f" {type(promise).__name__}, which no number of bad tasks would"
+        raise InvalidInput(f"{text} contradict.")
+    promise.check_calibrated()
+    _check_fair(promise.guarantee_)
+    least = as_whole_number("min_examples", min_examples, minimum=0)
+    stated = ("epsilon", "alpha", "delta")
+    return Terms(
+        promise=promise.promise_,
+        checksum=_checksum(promise),
+        **{name: getattr(promise.guarantee_, name) for name in stated},
+        classes=promise.classes_,
+        min_examples=max(least, promise.min_examples),
+        false_alarm=as_probability("false_alarm", false_alarm),
+        **{name: getattr(promise.context_, name) for name in ("unit", "example")},
+        run_length=as_whole_number("run_length", run_length),
+        rate="risk" if hold_losses(promise.columns_) else "miss rate",
+    )
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Terms:
-        """Return the terms in a state file.
 
-        Parameters
-        ----------
-        body : mapping
-            What ``to_json`` returned, which satisfies its JSON Schema.
+def _encode_terms(terms: Terms) -> dict[str, Any]:
+    """Return the terms as JSON can hold them."""
+    classes = None if terms.classes is None else as_json_labels(terms.classes)
+    epsilon = artefact.encode_parameters({"epsilon": terms.epsilon})
+    body = asdict(terms) | epsilon | {"classes": classes}
+    return {k: v for k, v in body.items() if (k, v) != ("rate", "miss rate")}
 
-        Returns
-        -------
-        Terms
-            The terms.
-        """
-        epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
-        classes = None if body["classes"] is None else as_classes(body["classes"])
-        if isinstance(epsilon, Mapping) and {*epsilon} != {*(classes or ())}:
-            raise InvalidInput("epsilon and classes must name the same classes.")
-        terms = cls(**{**body, "epsilon": epsilon, "classes": classes})
-        levels: Any = {name: body[name] for name in ("alpha", "delta", "min_examples")}
-        Guarantee(epsilon=epsilon, split="even", per_class=classes is not None, **levels)
-        as_probability("false_alarm", terms.false_alarm)
-        as_whole_number("run_length", terms.run_length)
-        return terms
+
+def _decode_terms(body: Mapping[str, Any]) -> Terms:
+    """Return the terms in a state file."""
+    epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
+    classes = None if body["classes"] is None else as_classes(body["classes"])
+    if isinstance(epsilon, Mapping) and {*epsilon} != {*(classes or ())}:
+        raise InvalidInput("epsilon and classes must name the same classes.")
+    terms = Terms(**{**body, "epsilon": epsilon, "classes": classes})
+    levels: Any = {name: body[name] for name in ("alpha", "delta", "min_examples")}
+    Guarantee(epsilon=epsilon, split="even", per_class=classes is not None, **levels)
+    as_probability("false_alarm", terms.false_alarm)
+    as_whole_number("run_length", terms.run_length)
+    return terms
 
 
 def _check_fair(guarantee: Guarantee) -> None:
@@ -234,10 +201,7 @@ class Counted(TypedDict):
 # The terms in a state file have the types of the class, except for what JSON writes differently.
 _AS_JSON = {"epsilon": Any, "classes": list[Any] | None, "again": NotRequired[bool | None]}
 _AS_JSON |= {"run_length": NotRequired[artefact.Count], "restarts": NotRequired[artefact.Count]}
-_AS_JSON |= {
-    "spent": NotRequired[float],
-    "rate": NotRequired[artefact.Name],
-}  # files of 0.2.0 have none of these
+_AS_JSON |= {"spent": NotRequired[float], "rate": NotRequired[artefact.Name]}  # not in 0.2.0
 _make_shape: Any = TypedDict  # whose keys need not be literals
 _Terms = _make_shape("_Terms", get_type_hints(Terms, include_extras=True) | _AS_JSON)
 
@@ -437,7 +401,7 @@ class Monitor:
         min_examples: int = 0,
         run_length: int = RUN_LENGTH,
     ) -> None:
-        self._start(Terms.from_promise(promise, false_alarm, min_examples, run_length), promise)
+        self._start(state_terms(promise, false_alarm, min_examples, run_length), promise)
 
     def _start(self, terms: Terms, promise: ThresholdSets | None) -> None:
         self.terms, self._promise = terms, promise
@@ -725,7 +689,7 @@ class Monitor:
         path : str or path
             File to write. It is replaced atomically.
         """
-        body = {"watched": self.terms.to_json(), "tasks": self._counted}
+        body = {"watched": _encode_terms(self.terms), "tasks": self._counted}
         artefact.write(path, body, FORMAT)
 
     @classmethod
@@ -754,7 +718,7 @@ class Monitor:
         """
         body = artefact.read(path, FORMAT)
         with artefact.decoding(path, FORMAT):
-            terms = Terms.from_json(body["watched"])
+            terms = _decode_terms(body["watched"])
             _check(terms, body["tasks"])
         if promise is not None:
             _check_same_promise(path, terms, promise)
@@ -866,7 +830,7 @@ def open_monitor(
 def _check_same_promise(path: PathLike, stored: Terms, promise: ThresholdSets) -> None:
     """Raise if a state file is for another guarantee, or for other levels."""
     chosen = stored.false_alarm, stored.min_examples, stored.run_length
-    given = Terms.from_promise(promise, *chosen)
+    given = state_terms(promise, *chosen)
     if stored.checksum != given.checksum:
         raise InvalidInput(
             f"{path} watches another guarantee: {stored.promise} Use a state file for each."

@@ -19,7 +19,7 @@ from metapac._common import Floats, PathLike, Progress, reject_foreign_keywords
 from metapac._text import inflect
 from metapac.binomial import allowed_errors, threshold
 from metapac.columns import hold_losses, hold_numbers
-from metapac.context import Context, as_context
+from metapac.context import Context, as_context, decode_context, encode_context
 from metapac.data_checks import SetCounts
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evidence import (
@@ -35,6 +35,7 @@ from metapac.evidence import (
 )
 from metapac.grouping import ClusterIds, Data, Scored, as_data
 from metapac.guarantee import Epsilon, Guarantee, Split, drop_defaults, keep_rule
+from metapac.lists import check_drawn
 from metapac.ranks import Level
 from metapac.words import Rule, Words, describe_draw
 
@@ -131,7 +132,7 @@ class Calibrated(ABC):
             "promise": self.promise_,
             name: result,
             "precision": self.precision_.name,
-            "context": self._about().to_json(),
+            "context": encode_context(self._about()),
             **self._body(),
         }
 
@@ -1169,7 +1170,7 @@ def _check_draw(about: Context, evidence: Evidence, new_tasks: int | None) -> No
     """Raise unless the tasks, or their clusters, are those drawn from a list, if there is one."""
     if about.draw is not None:
         units = evidence.names if evidence.clusters is None else evidence.clusters.names
-        about.draw.check_calibration(units.tolist(), new_tasks, absent=evidence.absent)
+        check_drawn(about.draw, units.tolist(), new_tasks, evidence.absent)
 
 
 def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floats:
@@ -1380,7 +1381,7 @@ def load(path: PathLike) -> Any:
         predictor: Any = getattr(import_module(_KINDS[body["kind"]]), body["kind"])(**parameters)
         predictor._restore(body)
         inputs.check_columns(body.get("columns"), getattr(predictor, "classes_", None))
-        predictor.context_ = Context.from_json(body.get("context"))
+        predictor.context_ = decode_context(body.get("context"))
         tasks = getattr(predictor, "tasks_", ())
         predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
         if isinstance(predictor, MetaPS):

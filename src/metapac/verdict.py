@@ -485,33 +485,14 @@ class Verdict:
         broken, true = Trials(number, broken.share, low), Trials(number, true.share, high)
         return replace(self, tasks=tasks, if_broken=broken, if_true=true)
 
-    def named(self, *, unit: str, example: str) -> Verdict:
-        """Return the same verdict, in other words for tasks and examples.
-
-        Parameters
-        ----------
-        unit : str
-            What a task is called; an irregular plural is given as "person/people".
-        example : str
-            What an example is called.
-
-        Returns
-        -------
-        Verdict
-            The verdict; those of the classes are in these words too.
-        """
-        parts = self.by_class and {
-            name: part.named(unit=unit, example=example) for name, part in self.by_class.items()
-        }
-        return replace(self, by_class=parts, unit=unit, example=example)
-
     def sentence(self, *, unit: str | None = None, example: str | None = None) -> str:
         """Return the verdict in words, with its probability of being wrong.
 
         Parameters
         ----------
         unit, example : str, optional
-            What a task and an example are called, as in ``named``; by default as in the verdict.
+            What a task and an example are called; an irregular plural is given as
+            "person/people". By default as in the verdict.
 
         Returns
         -------
@@ -520,7 +501,7 @@ class Verdict:
         """
         if self.trivial:
             return f"Nothing to check: {self.trivial}"
-        words = self.named(unit=unit or self.unit, example=example or self.example).words
+        words = name_units(self, unit or self.unit, example or self.example).words
         if self.by_class is not None:
             return _describe_classes(self, self.by_class, words)
         return f"{self.status.capitalize()}: {_describe(self, words)}"
@@ -544,6 +525,14 @@ class Verdict:
 
     def __str__(self) -> str:
         return self.sentence()
+
+
+def name_units(verdict: Verdict, unit: str, example: str) -> Verdict:
+    """Return the same verdict, and those of its classes, in other words for tasks and examples."""
+    parts = verdict.by_class and {
+        name: name_units(part, unit, example) for name, part in verdict.by_class.items()
+    }
+    return replace(verdict, by_class=parts, unit=unit, example=example)
 
 
 def judge(
@@ -606,16 +595,12 @@ def judge_classes(
     counts: Mapping[Any, tuple[ArrayLike, ArrayLike]],
     *,
     epsilon: Epsilon,
-    alpha: float,
-    delta: float | None,
     false_alarm: float = 0.05,
-    new_tasks: int | None = None,
-    there: int | None = None,
+    **levels: Any,
 ) -> Verdict:
     """Judge each class, and all together: held if all hold, violated if one is violated."""
     rates = [epsilon[name] if isinstance(epsilon, Mapping) else epsilon for name in counts]
-    pairs = [*counts.values()]
-    found = judge_each(pairs, rates, alpha, delta, false_alarm, new_tasks, there)
+    found = judge_each([*counts.values()], rates, false_alarm=false_alarm, **levels)
     none = Trials(0, 0.0, ())
     return replace(
         found[0],

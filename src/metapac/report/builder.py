@@ -20,7 +20,7 @@ from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation, evaluate
 from metapac.grouping import Data, Row
 from metapac.guarantee import format_share, percent
-from metapac.monitoring import Monitor, Terms
+from metapac.monitoring import Monitor, state_terms
 from metapac.predictors import FORMAT, Calibrated, ThresholdSets, load
 from metapac.report import facts
 from metapac.words import Words, round_down
@@ -233,7 +233,7 @@ def _open_monitor(monitor: Any, predictor: Any) -> tuple[Monitor | None, list[di
     if not isinstance(monitor, Monitor):
         raise InvalidInput(f"monitor must be a Monitor or its file, got {brief(monitor)}.")
     terms = monitor.terms
-    given = Terms.from_promise(predictor, terms.false_alarm, 0, terms.run_length)
+    given = state_terms(predictor, terms.false_alarm, 0, terms.run_length)
     if given.checksum != terms.checksum:
         raise InvalidInput(
             f"monitor must watch this promise, and watches another one: {terms.promise}"

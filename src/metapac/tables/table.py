@@ -13,7 +13,7 @@ import ibis
 import numpy as np
 from ibis import _
 
-from metapac import grouping
+from metapac import columns, grouping
 from metapac._common import (
     Array,
     Counts,
@@ -23,7 +23,7 @@ from metapac._common import (
     as_whole_number,
     ignore_progress,
 )
-from metapac.columns import Columns, Reading, hold_losses, without_labels
+from metapac.columns import Columns, Reading, encode_columns, hold_losses, resolve_columns
 from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges, judge_rare_classes, report
 from metapac.drift import Drift, Pool, compare_pools
@@ -123,8 +123,8 @@ class Table(Data):
         return new
 
     def _resolve(self, predictor: Any) -> Self:
-        columns = self.columns.resolve(predictor.columns_ or {}, predictor.classes_)
-        return replace(self, columns=columns)
+        known = predictor.columns_ or {}
+        return replace(self, columns=resolve_columns(self.columns, known, predictor.classes_))
 
     def check_tasks(self) -> None:
         """Raise InvalidInput unless columns name tasks and, if there are any, clusters."""
@@ -145,7 +145,7 @@ class Table(Data):
     def describe(self) -> tuple[np.dtype[Any], dict[str, Any] | None]:
         rows = self.labelled
         names = None if rows.class_scores is None else rows.class_scores.names
-        return rows.precision, self.columns.to_json(names)
+        return rows.precision, encode_columns(self.columns, names)
 
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of rows of each task; scores are not read.
@@ -272,7 +272,7 @@ class Table(Data):
 
     def read_losses(self, known: Mapping[str, Any] | None) -> Scored:
         """Return the losses of all rows, in arrays; columns that are not named are as known."""
-        used, source = self.columns.resolve(known or {}, None), self.source
+        used, source = resolve_columns(self.columns, known or {}, None), self.source
         if used.losses is None or used.id is None:
             text = "losses needs id, the column with the key of each row: tables have no order."
             raise InvalidInput(text, parameter=("losses", "id"))
@@ -292,7 +292,7 @@ class Table(Data):
             source.check_text(names, used.task)
         values = {kind: found[kind].to_pylist() for kind in ids}
         check_order(names)
-        task, more = values.pop("tasks", None), {"columns": used.to_json(None), **values}
+        task, more = values.pop("tasks", None), {"columns": encode_columns(used, None), **values}
         return Scored(lost, task, thresholds=used.thresholds, **more)
 
     def draw_rows(
@@ -509,15 +509,16 @@ def compare_tables(
         if not isinstance(one, Table):
             got = type(one).__name__
             raise InvalidInput(f"{name} must be open_table(...), got {got}.")
-    used = without_labels(table.columns).resolve(promise.columns_ or {}, promise.classes_)
+    given = columns.without_labels(table.columns)
+    used = resolve_columns(given, promise.columns_ or {}, promise.classes_)
     if used.task is None:
         raise InvalidInput("task must name the column with the task of each row.")
     reference.check_origin(promise.context_, None)
     table.check_origin(promise.context_, model)
     new = _value(table.source, used)
-    known = _value(reference.source, used)
-    ends = _find_range(reference.source, known)
-    pools = [_count(table.source, used, new, *ends), _count(reference.source, used, known, *ends)]
+    old = _value(reference.source, used)
+    ends = _find_range(reference.source, old)
+    pools = [_count(table.source, used, new, *ends), _count(reference.source, used, old, *ends)]
     return compare_pools(*pools)
 
 
