@@ -448,12 +448,8 @@ class Evaluation:
         shown = [part for part in classes if part.examples][:_SHOWN_CLASSES]
         title = "Missed, by class"
         title += f" (worst {len(shown)} of {len(classes)})" if len(classes) > len(shown) else ""
-        if not shown:
-            return title
-        return format_table(
-            [_format_row({"class": part.label} | part._asdict(), self._words) for part in shown],
-            title,
-        )
+        rows = [_format_row({"class": part.label} | part._asdict(), self._words) for part in shown]
+        return format_table(rows, title) if rows else title
 
     def _repr_html_(self) -> str:
         return render_text(str(self))
@@ -544,11 +540,9 @@ def _find_old(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> 
     same, near = match_names(names, known)
     same_clusters, near_clusters = match_names(clusters, _calibrated_clusters(promise))
     others = ", training or pilot" if len(known) > len(calibrated) else ""
-    findings = [
-        data_checks.judge_near_names(near, f"calibration{others} tasks"),
-        data_checks.judge_near_names(near_clusters, "calibrated clusters", what="cluster"),
-    ]
-    data_checks.report(findings, skipped)
+    of_clusters = data_checks.judge_near_names(near_clusters, "calibrated clusters", what="cluster")
+    of_names = data_checks.judge_near_names(near, f"calibration{others} tasks")
+    data_checks.report([of_names, of_clusters], skipped)
     old, old_clusters = {*same}, {*same_clusters}
     pairs = zip(names, clusters or [None] * len(names), strict=True)
     return [name in old or cluster in old_clusters for name, cluster in pairs]
@@ -642,9 +636,7 @@ def _evaluate(tally: Tally, epsilon: Any, least: int) -> Evaluation:
     """Evaluate the tasks with at least so many examples, without a verdict."""
     examples, missed = _sum_tasks(tally)
     length, covered = len(tally.names), examples >= least
-    sets = tally.sets and grouping.take_sets(
-        grouping.sum_sets(tally.sets, tally.task, length), covered
-    )
+    sets = tally.sets and grouping.sum_sets(tally.sets, tally.task, length)
     widths = None
     if tally.widths is not None:
         sums = np.bincount(tally.task, weights=tally.widths, minlength=length)
@@ -765,8 +757,8 @@ def evaluate(
     known = None if "overlap" in skipped else getattr(promise, "_evidence", None)
     data_checks.report([data_checks.judge_copies(new, known and known.contents)], skipped)
     assess = _assess_tasks if promise.classes_ is None else _assess_classes
-    levels = {"alpha": getattr(promise, "alpha", None), "delta": promise.delta}
-    levels["false_alarm"] = false_alarm
+    alpha = getattr(promise, "alpha", None)
+    levels: Any = {"alpha": alpha, "delta": promise.delta, "false_alarm": false_alarm}
     judged, missing = _draw_from_clusters(promise, rest), ()
     if (new_tasks := getattr(promise, "new_tasks", None)) is not None:
         missing = _compare_with_list(promise.context_, judged)
@@ -802,7 +794,6 @@ def _count_misses(promise: ThresholdSets, data: Data, skipped: frozenset[str]) -
     data_checks.check_facts(data.facts(names, sizes, complete), complete, data.name)
     if promise._score_range is not None:
         ends = float(tally.ranges[:, 0].min()), float(tally.ranges[:, 1].max())
-        data_checks.report(
-            [data_checks.judge_scale(ends, promise._score_range)], skipped, where=data.name
-        )
+        finding = data_checks.judge_scale(ends, promise._score_range)
+        data_checks.report([finding], skipped, where=data.name)
     return tally._replace(clusters=data.clusters_of(names.tolist()))

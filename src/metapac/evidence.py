@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import artefact, binomial, data_checks, guarantee, inputs
+from metapac import binomial, data_checks, guarantee, inputs
 from metapac._common import (
     LARGEST_COUNT,
     Counts,
@@ -30,6 +30,7 @@ from metapac._common import (
     ignore_progress,
     warn,
 )
+from metapac.artefact import encode_floats
 from metapac.errors import InvalidInput, keyword
 from metapac.grouping import Data, DrawnRows, Statistics
 from metapac.guarantee import Guarantee
@@ -302,16 +303,8 @@ class Evidence(NamedTuple):
         sizes[found.task, label], thresholds[found.task, label] = found.sizes, found.thresholds
         lowest, highest = data_checks.find_ranges(label, found.low, found.high, shape[1]).T
         ranges = data_checks.find_ranges(found.task, found.low, found.high, len(found.names))
-        return cls(
-            found.names,
-            sizes,
-            thresholds,
-            lowest,
-            precision,
-            classes,
-            highest=highest,
-            ranges=ranges,
-        )
+        ends: Any = {"highest": highest, "ranges": ranges}
+        return cls(found.names, sizes, thresholds, lowest, precision, classes, **ends)
 
     def parts(self, guarantee: Guarantee) -> list[Part]:
         """Return the evidence for each class, or for all of them together."""
@@ -518,31 +511,26 @@ def with_classes(evidence: Evidence, classes: tuple[Any, ...]) -> Evidence:
 
 def encode_evidence(evidence: Evidence) -> dict[str, Any]:
     """Return evidence as JSON can hold it; without ``per_class``, with no axis of classes."""
-    sizes, thresholds = evidence.sizes, evidence.thresholds
-    body: dict[str, Any] = {"tasks": inputs.as_json_names(evidence.names)}
-    if evidence.classes is None:
-        sizes, thresholds = sizes[:, 0], thresholds[:, 0]
-    else:
-        body["classes"] = list(evidence.classes)
-    if evidence.highest is not None:
-        body["highest"] = artefact.encode_floats(evidence.highest.tolist())
-    if evidence.clusters is not None:
-        body["clusters"] = evidence.clusters.to_json()
-    if evidence.within is not None:
-        body["within"] = evidence.within._asdict()
-    if evidence.absent:
-        body["absent"] = evidence.absent
-    if evidence.ranges is not None:
-        body["ranges"] = [
-            None if low != low else artefact.encode_floats([low, high])  # NaN: not known
-            for low, high in evidence.ranges.tolist()
-        ]
-    return body | {
+    found, ranges = evidence, evidence.ranges
+    axis = 0 if found.classes is None else slice(None)
+    body = {
+        "tasks": inputs.as_json_names(found.names),
+        "classes": found.classes and [*found.classes],
+        "highest": None if found.highest is None else encode_floats(found.highest.tolist()),
+        "clusters": found.clusters and found.clusters.to_json(),
+        "within": found.within and found.within._asdict(),
+        "absent": found.absent or None,
+        "ranges": None if ranges is None else [_encode_range(*ends) for ends in ranges.tolist()],
         "name_rule": NAME_RULE,
-        "sizes": sizes.tolist(),
-        "thresholds": artefact.encode_floats(thresholds.tolist()),
-        "lowest": artefact.encode_floats(evidence.lowest.tolist()),
+        "sizes": found.sizes[:, axis].tolist(),
+        "thresholds": encode_floats(found.thresholds[:, axis].tolist()),
+        "lowest": encode_floats(found.lowest.tolist()),
     }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _encode_range(low: float, high: float) -> list[Any] | None:
+    return None if low != low else encode_floats([low, high])  # NaN: not known
 
 
 def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any]) -> Evidence:

@@ -166,10 +166,8 @@ class Site:
         dict
             Its name, and examples and thresholds; with a guarantee per class, those of each class.
         """
-        rows = [
-            {"examples": examples, "thresholds": artefact.encode_floats([*thresholds])}
-            for examples, thresholds in zip(self.examples, self.thresholds, strict=True)
-        ]
+        pairs = zip(self.examples, self.thresholds, strict=True)
+        rows = [{"examples": n, "thresholds": artefact.encode_floats([*x])} for n, x in pairs]
         if self.classes is None:
             return {"site": self.name} | rows[0]
         named = [{"class": x} | row for x, row in zip(self.classes, rows, strict=True)]
@@ -420,11 +418,11 @@ def join_sites(sites: list[Site]) -> Evidence:
 
 def _shared_columns(sites: list[Site]) -> dict[str, Any] | None:
     """Return the columns of all sites; if they differ, only the classes that all name."""
-    columns = [site.columns or {} for site in sites]
-    if all(each == columns[0] for each in columns):
+    first, *others = (site.columns or {} for site in sites)
+    if all(each == first for each in others):
         return sites[0].columns
-    named = all("classes" in each for each in columns)
-    return {"classes": columns[0]["classes"]} if named else None
+    is_named = all("classes" in each for each in (first, *others))
+    return {"classes": first["classes"]} if is_named else None
 
 
 _Named = tuple[str, Site]  # what messages call the site, by its name or by its file, and the site
@@ -592,16 +590,14 @@ def combine_sites(
             raise InvalidInput(f"{text}, got {dishonest!r}.")
         guarantee = replace(guarantee, dishonest=dishonest)
     absent = count_absent(invited, len(ordered))
+    options: Any = {"on_infeasible": on_infeasible, "context": about, "allow": allow}
     try:
         evidence = join_sites(ordered)._replace(absent=absent)
         kind = MetaRisk if hold_losses(evidence.columns) else MetaPS
-        return kind.from_evidence(
-            guarantee, evidence, on_infeasible=on_infeasible, context=about, allow=allow
-        )
+        return kind.from_evidence(guarantee, evidence, **options)
     except InfeasibleGuarantee as error:
-        raise InfeasibleGuarantee(
-            f"{error} For another guarantee, every site has to write its file again."
-        ) from None
+        text = f"{error} For another guarantee, every site has to write its file again."
+        raise InfeasibleGuarantee(text) from None
 
 
 class Liars(NamedTuple):
@@ -663,11 +659,8 @@ def summarise_liars(predictor: MetaPS) -> dict[str, int]:
     for part in predictor._evidence.parts(predictor.guarantee_):
         sent = part.thresholds[part.used]
         small = (sent == -np.inf).sum(axis=0).tolist()
-        liars = Liars(0, 0)
-        if len(sent):
-            liars = count_liars(part.guarantee, part.tasks, small)
-            liars = liars._replace(to_empty=liars.to_empty - part.absent)
-        numbers.append((len(sent), *liars))
+        keep, empty = count_liars(part.guarantee, part.tasks, small) if len(sent) else (0, 0)
+        numbers.append((len(sent), keep, empty - part.absent * (len(sent) > 0)))
     fewest = map(min, zip(*numbers, strict=True))
     return dict(zip(("sites", *Liars._fields), fewest, strict=True))
 
@@ -677,7 +670,7 @@ def describe_liars(predictor: MetaPS) -> str:
     sites, to_keep_all, to_empty = summarise_liars(predictor).values()
     if not to_keep_all:
         return ""
-    ones = "1 dishonest one" if to_keep_all == 1 else f"{to_keep_all} dishonest ones"
+    ones = f"{to_keep_all} dishonest one{'s' * (to_keep_all > 1)}"
     widen, narrow = "force every label into every set", "empty every set"
     if predictor._is_interval:
         widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
@@ -775,21 +768,17 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> tup
     predictor.check_calibrated()
     parts = {part.label: part for part in predictor._evidence.parts(predictor.guarantee_)}
     if label not in parts:
-        raise InvalidInput(
-            f"label must be one of {listed([repr(name) for name in parts])}, got {label!r}."
-        )
+        known = listed([*map(repr, parts)])
+        raise InvalidInput(f"label must be one of {known}, got {label!r}.")
     part = parts[label]
     liars = as_whole_number("liars", liars, minimum=0)
     sites = len(part.used) + part.absent
     if liars > sites:
         raise InvalidInput(f"liars must be at most the number of sites, {sites}, got {liars}.")
-    counted = part.tasks
     unsure = liars if part.guarantee.min_examples else 0
-    ranges = [
-        _bound(part, honest, liars)
-        for honest in range(max(counted - unsure, 0), min(counted + unsure, sites) + 1)
-    ]
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
+    least, most = max(part.tasks - unsure, 0), min(part.tasks + unsure, sites)
+    lows, highs = zip(*(_bound(part, n, liars) for n in range(least, most + 1)), strict=True)
+    return min(lows), max(highs)
 
 
 def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:

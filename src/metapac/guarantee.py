@@ -275,7 +275,7 @@ class Guarantee:
         for (one, other), reason in REFUSED.items():
             if _is_asked(self, one) and _is_asked(self, other):
                 names = one.partition("=")[0], other.partition("=")[0]
-                text = f"{_show_asked(self, one)} and {_show_asked(self, other)}"
+                text = " and ".join(keyword(name, getattr(self, name)) for name in names)
                 raise InvalidInput(f"{text} cannot be combined: {reason}.", parameter=names)
 
     @property
@@ -456,8 +456,7 @@ class Guarantee:
         dict of str to object
             Parameters by name, from which the guarantee can be constructed again.
         """
-        rare = {field.name: field.default for field in fields(self)[_N_COMMON:]}
-        return {k: v for k, v in asdict(self).items() if k not in rare or v != rare[k]}
+        return drop_defaults(asdict(self), always=4)  # epsilon, alpha, delta and split
 
     def __str__(self) -> str:
         return self.sentence()
@@ -491,10 +490,8 @@ class Guarantee:
         columns = columns or {}
         of_class = " of that class" if self.per_class else ""
         size = f" with at least {self.min_examples} examples{of_class}" if self.min_examples else ""
-        unit, units = cluster or ("task", "tasks")
-        of_list, drawn = self.list_of_new_tasks, units
-        if cluster is not None:
-            drawn = f"{units} and of one task in each"
+        (unit, units), of_list = cluster or ("task", "tasks"), self.list_of_new_tasks
+        drawn = units if cluster is None else f"{units} and of one task in each"
         count = "" if tasks is None else f"{tasks} "
         draw = f"over the draw of the {count}calibration {drawn}{size}"
         draw += " and of the seed" * (self.randomise is not None)
@@ -550,13 +547,10 @@ def _checked_split(split: Any) -> Split:
     raise InvalidInput(f"split must be {rule}, got {split!r}.")
 
 
-def drop_defaults(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def drop_defaults(parameters: Mapping[str, Any], always: int = 6) -> dict[str, Any]:
     """Return the parameters to store, without those since version 0.3 that have their default."""
-    rare = {field.name: field.default for field in fields(Guarantee)[_N_STORED:]}
+    rare = {field.name: field.default for field in fields(Guarantee)[always:]}
     return {k: v for k, v in parameters.items() if k not in rare or v != rare[k]}
-
-
-_N_STORED = 6  # epsilon, alpha, delta, split, per_class and min_examples are always stored
 
 
 def keep_rule(document: dict[str, Any]) -> dict[str, Any]:
@@ -601,7 +595,6 @@ REFUSED = {
     ),
     ("randomise", "sampling=capped"): "the rule of version 0.2.0 is not randomised",
 }
-_N_COMMON = 4  # epsilon, alpha, delta, split are always described
 
 
 def _is_asked(guarantee: Guarantee, what: str) -> bool:
@@ -611,11 +604,6 @@ def _is_asked(guarantee: Guarantee, what: str) -> bool:
     if equals:
         return str(actual) == value
     return bool(actual) if name != "randomise" else actual is not None
-
-
-def _show_asked(guarantee: Guarantee, what: str) -> str:
-    name = what.partition("=")[0]
-    return keyword(name, getattr(guarantee, name))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -168,8 +168,7 @@ def _check_fair(guarantee: Guarantee) -> None:
         text += " without breaking it, and the false-alarm bounds do not apply. Calibrate with"
         text += " delta, such as delta=0.1, or judge new tasks once with"
         raise InvalidInput(f"{text} evaluate.")
-    new_tasks = getattr(guarantee, "new_tasks", None)
-    if new_tasks is not None:
+    if (new_tasks := guarantee.new_tasks) is not None:
         text = "promise must be about new draws of tasks to be monitored, got"
         text += f" new_tasks={new_tasks}: on a finite list, the tasks that are left are the worse"
         text += " the better the others were, so no bet on them is fair. Judge the list with"

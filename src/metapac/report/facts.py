@@ -19,7 +19,6 @@ import numpy as np
 from metapac._common import PathLike
 from metapac._text import name_score
 from metapac._version import __version__
-from metapac.betting import Step
 from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context
 from metapac.evaluation import Evaluation
@@ -221,13 +220,8 @@ def _draw_errors(label: Any, part: Evaluation, name: str) -> dict[str, Any]:
     kinds = np.bincount(charts.find_kinds(part), minlength=3).tolist()
     counts = dict(zip(("within", "perhaps", "above"), kinds, strict=True))
     chart, is_single = charts.draw_errors(part, name), len(part.tasks) <= charts.SINGLE
-    return {
-        "label": label,
-        "chart": chart,
-        "is_single": is_single,
-        "epsilon": part.epsilon,
-        **counts,
-    }
+    drawn = {"label": label, "chart": chart, "is_single": is_single}
+    return drawn | {"epsilon": part.epsilon} | counts
 
 
 def _draw_sizes(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -302,12 +296,8 @@ def _describe_example(row: Row) -> dict[str, Any]:
 
 def describe_monitor(monitor: Monitor) -> dict[str, Any] | None:
     """Return the course of a monitor, batch by batch; None if it has seen nothing."""
-    course, alarm, amber = monitor.course, monitor.alarm, monitor.amber
-    if not course:
+    if not (course := monitor.course):
         return None
-    groups: dict[str | None, list[Step]] = {}
-    for step in course:
-        groups.setdefault(step.batch, []).append(step)
     batches = [
         {
             "name": name,
@@ -317,14 +307,14 @@ def describe_monitor(monitor: Monitor) -> dict[str, Any] | None:
             "above": sum(bool(step.violated) for step in steps),
             "wealth": steps[-1].wealth,
         }
-        for name, steps in groups.items()
+        for name, steps in monitor._by_batch().items()
     ]
+    lights = {"alarm": monitor.alarm, "amber": monitor.amber}
     return {
         "status": monitor.status,
         "sentence": monitor.sentence(),
         "tasks": len(course),
-        "alarm": None if alarm is None else {"batch": alarm.batch, "at": course.index(alarm) + 1},
-        "amber": None if amber is None else {"batch": amber.batch, "at": course.index(amber) + 1},
+        **{k: v and {"batch": v.batch, "at": course.index(v) + 1} for k, v in lights.items()},
         "batches": batches[-_BATCHES:],
         "left_out": max(0, len(batches) - _BATCHES),
         "charts": charts.draw_course(monitor),
