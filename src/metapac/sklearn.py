@@ -130,11 +130,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         new._fitted_with = new._get_state()
         new.training_groups_ = sorted(training, key=str)
         new.calibration_groups_ = sorted(calibration, key=str)
+        first = each_model(new.estimator_)[0]
         for name in ("n_features_in_", "feature_names_in_"):
             new.__dict__.pop(name, None)
-            first = each_model(new.estimator_)[0]
-            if hasattr(first, name):
-                setattr(new, name, getattr(first, name))
+            new.__dict__ |= {name: getattr(first, name)} if hasattr(first, name) else {}
         self.__dict__ = new.__dict__
         return self
 
@@ -174,8 +173,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         allowed = {*check_allowed(self.allow), *check_allowed(allow)}
         self._check_fitted()
         output, scored = self._score_groups(self._read(X, y, groups, within))
-        more: Any = {"min_examples": min_examples, "false_alarm": false_alarm}
-        more["within"] = scored.within
+        more = {"min_examples": min_examples, "false_alarm": false_alarm, "within": scored.within}
         return self._assess(output, scored, allow=allowed, **more)
 
     def score(self, X: Any, y: Any, groups: Any = None) -> float:
@@ -273,9 +271,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _make_method(self) -> MetaPS:
         """Return an uncalibrated predictor, once its parameters are known to be valid."""
-        method = MetaPS(
-            **{n: getattr(self, n) for n in MetaPS._parameter_names() if hasattr(self, n)}
-        )
+        names = [name for name in MetaPS._parameter_names() if hasattr(self, name)]
+        method = MetaPS(**{name: getattr(self, name) for name in names})
         stated = method._make_guarantee()
         check_levels(stated.epsilon, stated.alpha, stated.delta, allow=self.allow)
         return method
@@ -335,17 +332,16 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         def count(groups: int) -> list[Demand]:
             return demand_each(whole, {x: n[:groups] - self.shots for x, n in sizes.items()})
 
-        def works(groups: int) -> bool:
-            return all_feasible(count(groups))
-
-        if works(used):
+        if all_feasible(count(used)):
             return
         text = planning.explain_too_few_tasks(count(used), is_interval=self._target == "y")
         if training:
             text += f" Groups are the tasks here: {used} of {total} calibrate, and"
             is_drawn = isinstance(self.calibration, numbers.Real)
             most = total - 1 if is_drawn else used  # one is left to train on
-            enough = works(most) and binomial.min_integer(works, used, most)
+            enough = all_feasible(count(most)) and binomial.min_integer(
+                lambda groups: all_feasible(count(groups)), used, most
+            )
             text += f" calibration={enough} would do." if enough else " the others train."
         raise InfeasibleGuarantee(text)
 

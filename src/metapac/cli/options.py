@@ -6,6 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -17,6 +18,7 @@ from metapac.context import Context
 from metapac.data_checks import check_allowed
 from metapac.errors import InvalidInput
 from metapac.guarantee import Epsilon, Guarantee
+from metapac.lists import read_draw
 
 
 class Entry(NamedTuple):
@@ -141,18 +143,16 @@ class ContextOptions:
 
     def read(self, task: str | None = None) -> Context:
         """Return the context, with the tasks that its files name."""
-        tasks = None if self.trained_on is None else read_task_names(self.trained_on, task)
-        pilot = None
+        given: dict[str, Any] = dict(vars(self))
+        if self.trained_on is not None:
+            given["trained_on"] = read_task_names(self.trained_on, task)
         if self.pilot is not None:
             from metapac.exploration import read_pilot
 
-            pilot = read_pilot(self.pilot).tasks
-        draw = None
+            given["pilot"] = read_pilot(self.pilot).tasks
         if self.draw is not None:
-            from metapac.lists import read_draw
-
-            draw = read_draw(self.draw)
-        return Context(**vars(self) | {"trained_on": tasks, "pilot": pilot, "draw": draw})
+            given["draw"] = read_draw(self.draw)
+        return Context(**given)
 
 
 class Field(NamedTuple):
@@ -211,13 +211,10 @@ def parse_number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        plain = text.strip().replace(",", ".")
-        remedy = ""
-        try:
+        plain, remedy = text.strip().replace(",", "."), ""
+        with suppress(InvalidOperation):
             value = Decimal(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
             remedy = f" Write {value.normalize():f}." if value.is_finite() else ""
-        except InvalidOperation:
-            pass
         raise InvalidInput(f"{name} must be a number, got {text!r}.{remedy}") from None
 
 

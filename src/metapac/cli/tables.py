@@ -55,12 +55,8 @@ def open_table(
     from metapac.tables.output import check_path
 
     with _starting(options.engine):
-        connection = connect(
-            options.engine,
-            master=options.master,
-            memory_limit=options.memory_limit,
-            threads=options.threads,
-        )
+        limits: Any = {"memory_limit": options.memory_limit, "threads": options.threads}
+        connection = connect(options.engine, master=options.master, **limits)
     try:
         given = {field.name: getattr(options, field.name) for field in fields(Reading)}
         reading = Reading(**given | {"connection": connection})
