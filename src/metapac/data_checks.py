@@ -586,11 +586,6 @@ def count_matrix(
     return {"missing": missing, "affected": int(bad.any(axis=1).sum()), "sums": near}
 
 
-def check_sites(names: Iterable[Any], *, allow: Iterable[str] = ()) -> None:
-    """Check that no site has two names that are alike; each of them may only count once."""
-    check_names_differ(names, what="site", allow=allow)
-
-
 def check_names_differ(
     names: Iterable[Any], *, what: str = "task", allow: Iterable[str] = ()
 ) -> None:

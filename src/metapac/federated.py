@@ -17,7 +17,7 @@ from metapac._common import Floats, PathLike, Progress, as_whole_number, listed,
 from metapac._text import name_score
 from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context, as_context
-from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
+from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_names_differ
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
 from metapac.evidence import Evidence, Part, count_absent, first_step, join_draws
 from metapac.grouping import Data, DrawnRows, Scored, as_data
@@ -297,9 +297,8 @@ def make_site(
     ((4.0,),)
     """
     if not isinstance(method, MetaPS):
-        got = type(method).__name__
-        rule = f"method, which comes first, must be a MetaPS, got {got}."
-        raise InvalidInput(rule, parameter="method")
+        text = f"method, which comes first, must be a MetaPS, got {type(method).__name__}."
+        raise InvalidInput(text, parameter="method")
     _check_name(name)  # fail fast
     guarantee = method._make_guarantee()
     check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
@@ -315,9 +314,8 @@ def make_site(
         data.check_no_labels()
     origin = data.add_origin(Context())
     data, drawn = data.draw_rows(rng, name)
-    evidence = first_step(
-        data, guarantee, check_allowed(allow), progress or _common.ignore_progress
-    )
+    tell = progress or _common.ignore_progress
+    evidence = first_step(data, guarantee, check_allowed(allow), tell)
     site = make_message(name, guarantee, evidence._replace(within=drawn))
     return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
 
@@ -448,7 +446,7 @@ def check_agreement(named: list[_Named], allow: Iterable[str]) -> None:
             text += " counts only once. Leave one out; if they are two sites, give them two"
             raise InvalidInput(f"{text} names.")
         seen[site.name] = where
-    check_sites(seen, allow=allow)
+    check_names_differ(seen, what="site", allow=allow)
 
 
 def _require_same(stated: list[tuple[str, Any]], describe: Callable[[Any], str]) -> None:
@@ -472,12 +470,9 @@ def _warn_of_differences(named: list[_Named]) -> None:
     first = named[0]
     others = [other for other in named if (other[1].columns or {}) != (first[1].columns or {})]
     for where, other in others[:1]:
-        text = (
-            f"{where} and {first[0]} have scores from different columns: {_describe(other)} and "
-            f"{_describe(first[1])}. The promise stores none of them: name the columns when you "
-            "predict."
-        )
-        warn(CheckWarning(text))
+        text = f"{where} and {first[0]} have scores from different columns: {_describe(other)} and "
+        text += f"{_describe(first[1])}. The promise stores none of them: name the columns when you"
+        warn(CheckWarning(f"{text} predict."))
     unnamed = [site for site in sites if site.model is None]
     if 0 < len(unnamed) < len(sites):
         text = "did not name the model, so it cannot be compared with that of the others."

@@ -252,10 +252,9 @@ class ThresholdSets(Calibrated):
         if name.endswith("_") and not name.startswith("_"):
             self.check_calibrated()
         if name in ("threshold_", "thresholds_"):
-            raise NotCalibrated(
-                "with per_class=True each class has a threshold, in .thresholds_; otherwise all "
-                f"share .threshold_, so there is no {name} here. Use .threshold_of(label)."
-            )
+            text = "with per_class=True each class has a threshold, in .thresholds_; otherwise all"
+            text += f" share .threshold_, so there is no {name} here. Use .threshold_of(label)."
+            raise NotCalibrated(text)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _set_threshold(self, threshold: float | NDArray[np.float64]) -> None:
@@ -322,9 +321,8 @@ class ThresholdSets(Calibrated):
             raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
         self._about().check_score(score)
         self._check_order(scores, classes)
-        data_checks.warn_of_scale(
-            np.atleast_1d(inputs.as_score_array("scores", scores)), self._score_range
-        )
+        array = np.atleast_1d(inputs.as_score_array("scores", scores))
+        data_checks.warn_of_scale(array, self._score_range)
         kept = inputs.is_at_least(scores, self._result()[1], self.precision_)
         if kept.ndim == 2:
             data_checks.warn_of_sets(kept, self._sets, self._known_classes)
@@ -466,9 +464,8 @@ class ThresholdSets(Calibrated):
             raise InvalidInput("scale must be passed: the residuals were calibrated with a scale.")
         if self._is_interval and "scale" not in known and np.any(np.asarray(widths) != 1):
             raise InvalidInput("scale must be left out: the residuals were calibrated without.")
-        return sets.interval(
-            self.threshold_, given["prediction"], widths, precision=self.precision_
-        )
+        centre = given["prediction"]
+        return sets.interval(self.threshold_, centre, widths, precision=self.precision_)
 
     def _body(self) -> dict[str, Any]:
         kept = {} if self._sets is None else {"sets": self._sets._asdict()}
@@ -724,9 +721,7 @@ class MetaPS(ThresholdSets):
         array([[45.7, 54.3]])
         """
         if self.per_class:
-            raise InvalidInput(
-                "calibrate_intervals is for numbers, and per_class=True for classes."
-            )
+            raise InvalidInput("calibrate_intervals is for numbers, per_class=True for classes.")
         if tasks is None:
             raise InvalidInput("tasks must give the task of each example.")
         tasks = inputs.keep_tasks(tasks)
@@ -964,16 +959,13 @@ class MetaPS(ThresholdSets):
         _common.check_same_length("task_thresholds", matrix, "tasks", names)
         inputs.check_distinct(names.tolist())
         data_checks.check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
-        data_checks.check_sites(names.tolist(), allow=allow)
-        unknown = np.full(len(matrix), UNKNOWN)
-        sent = Evidence(
-            inputs.as_task_names(names.tolist()),
-            (unknown if sizes is None else inputs.as_task_sizes(sizes, names))[:, None],
-            matrix.astype(np.float64)[:, None],
-            np.array([-np.inf]),  # sites do not send their lowest score
-            precision,
-            absent=count_absent(invited, len(matrix)),
-        )
+        data_checks.check_names_differ(names.tolist(), what="site", allow=allow)
+        counts = np.full(len(matrix), UNKNOWN)
+        if sizes is not None:
+            counts = inputs.as_task_sizes(sizes, names)
+        thresholds, lowest = matrix.astype(np.float64)[:, None], np.array([-np.inf])  # not sent
+        own = inputs.as_task_names(names.tolist()), counts[:, None], thresholds, lowest, precision
+        sent = Evidence(*own, absent=count_absent(invited, len(matrix)))
         sent.check_certified(guarantee)
         return self._calibrate_across(guarantee, sent, context, allow)
 
@@ -986,9 +978,8 @@ class MetaPS(ThresholdSets):
             thresholds = dict(zip(self.classes_, thresholds.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
         tasks = None if g.per_class and g.min_examples else len(self.tasks_) + self._evidence.absent
-        sentence = g.sentence(
-            tasks=tasks, threshold=thresholds, columns=self.columns_, cluster=self._cluster_words()
-        )
+        about: Any = {"columns": self.columns_, "cluster": self._cluster_words()}
+        sentence = g.sentence(tasks=tasks, threshold=thresholds, **about)
         drawn = self._describe_draw(), self._describe_absent()
         return " ".join(filter(None, [sentence, *drawn, *self.remarks_]))
 
@@ -1281,9 +1272,8 @@ class PS(ThresholdSets):
         facts = data.facts(np.zeros(1, np.int64), np.array([n]), skipped)
         data_checks.check_facts(facts, skipped)
         if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
-            raise InfeasibleGuarantee(
-                planning.explain_too_few_examples(self.epsilon, self.delta, n)
-            )
+            text = planning.explain_too_few_examples(self.epsilon, self.delta, n)
+            raise InfeasibleGuarantee(text)
         self.n_examples_ = n
         self.context_ = about
         precision, self.columns_ = data.describe()

@@ -386,7 +386,7 @@ class SetSummary:
             A sentence for each finding.
         """
         found = [] if calibrated is None else self._out_of_range(*calibrated)
-        too_empty = [] if epsilon is None else self._too_empty(epsilon)
+        too_empty = [] if epsilon is None else judge_empty(self.empty, self.rows, epsilon)
         if self.rows < max(_ENOUGH, _ENOUGH_PER_CLASS * len(self.by_class)):
             return found + too_empty
         return found + (self._alike() or too_empty + self._rare())
@@ -431,10 +431,6 @@ class SetSummary:
             return []
         text = f"Scores reach {self.high:.4g}, but in calibration true labels reached {high:.4g}"
         return [f"{text}. {_SAME_MODEL}"]
-
-    def _too_empty(self, epsilon: float) -> list[str]:
-        """Say that more sets are empty than may miss, unless a few more are so by chance."""
-        return judge_empty(self.empty, self.rows, epsilon)
 
     def _alike(self) -> list[str]:
         if not self.by_class and self.rows not in (self.empty, self.full):

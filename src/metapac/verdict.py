@@ -198,10 +198,8 @@ def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
         causes = f" {describe_causes(verdict.alpha, verdict.delta, low, words)}"
         if verdict.of_list is not None:
             unlikely = "" if verdict.delta is None else f" ({percent(verdict.delta)} at most)"
-            causes = (
-                f" An unlucky draw{unlikely} explains it too; otherwise the {words.units} of the "
-                "calibration were not drawn at random, or the scores are not like theirs."
-            )
+            causes = f" An unlucky draw{unlikely} explains it too; otherwise the {words.units} of "
+            causes += "the calibration were not drawn at random, or the scores are not like theirs."
     number = words.count_units(verdict.tasks)
     if verdict.alpha is None:
         number = words.count_examples(verdict.if_broken.number)
@@ -475,14 +473,12 @@ class Verdict:
         """Return the verdict on another number of tasks like these, rounded to prove less."""
         broken, true = self.if_broken, self.if_true
         number = broken.number * tasks // self.tasks
-        low, high = (
-            tuple(-(-count * tasks // self.tasks) for count in trials.counts)
-            for trials in (broken, true)
-        )
+        low, high = ([-(-n * tasks // self.tasks) for n in x.counts] for x in (broken, true))
         if self.alpha is None:
             missed = broken.counts[0] * tasks // self.tasks
-            low, high = (missed,), (number - missed,)
-        broken, true = Trials(number, broken.share, low), Trials(number, true.share, high)
+            low, high = [missed], [number - missed]
+        broken = Trials(number, broken.share, tuple(low))
+        true = Trials(number, true.share, tuple(high))
         return replace(self, tasks=tasks, if_broken=broken, if_true=true)
 
     def sentence(self, *, unit: str | None = None, example: str | None = None) -> str:
@@ -514,10 +510,8 @@ class Verdict:
         dict
             Status, sentence, p-values, interval and counts.
         """
-        names = (
-            "p_holds p_violated interval tasks within flagged more_tasks false_alarm alpha delta"
-        )
-        values = {name: getattr(self, name) for name in names.split()}
+        names = "p_holds p_violated interval tasks within flagged more_tasks false_alarm"
+        values = {name: getattr(self, name) for name in [*names.split(), "alpha", "delta"]}
         if self.of_list is not None:
             new_tasks, may_exceed = self.of_list
             values |= {"new_tasks": new_tasks, "may_exceed": may_exceed, "missing": self.missing}

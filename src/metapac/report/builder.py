@@ -18,7 +18,7 @@ from metapac._version import __version__
 from metapac.artefact import check_folder, check_not_input, replacing
 from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation, evaluate
-from metapac.grouping import Data, Row
+from metapac.grouping import Data
 from metapac.guarantee import format_share, percent
 from metapac.monitoring import Monitor, state_terms
 from metapac.predictors import FORMAT, Calibrated, ThresholdSets, load
@@ -162,7 +162,10 @@ def report(
     data = _check_data(labelled, predictor)
     files += facts.describe_files("labelled", _files_of(data)) + more_files
     tell("evaluating the sets of each task", 0, None)
-    evaluation, shown = _evaluate(predictor, labelled, data, number, false_alarm, allow)
+    evaluation, shown = (labelled if data is None else None), []
+    if data is not None:
+        evaluation = evaluate(predictor, data, false_alarm=false_alarm, allow=allow)
+        shown = facts.find_examples(predictor, data, evaluation, number)
     tell("drawing", 0, None)
     guarantee = facts.describe_guarantee(predictor)
     results = None if evaluation is None else facts.describe_results(evaluation, shown)
@@ -239,27 +242,6 @@ def _open_monitor(monitor: Any, predictor: Any) -> tuple[Monitor | None, list[di
             f"monitor must watch this promise, and watches another one: {terms.promise}"
         )
     return monitor, []
-
-
-def _evaluate(
-    predictor: Any,
-    labelled: Any,
-    data: Data | None,
-    number: int,
-    false_alarm: float,
-    allow: Iterable[str],
-) -> tuple[Evaluation | None, list[Row]]:
-    """Return the evaluation on labelled new tasks, and some examples of them."""
-    if isinstance(labelled, Evaluation):
-        return labelled, []
-    if data is None:
-        return None, []
-    evaluation = evaluate(predictor, data, false_alarm=false_alarm, allow=allow)
-    if not number:
-        return evaluation, []
-    tasks = facts.choose_tasks(evaluation)
-    rows = predictor._resolve(data).rows(predictor, tasks)
-    return evaluation, facts.pick_examples(rows, tasks, number)
 
 
 def _check_output(output: PathLike | None, *inputs: Any) -> None:

@@ -23,7 +23,7 @@ from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context
 from metapac.evaluation import Evaluation
 from metapac.evidence import UNKNOWN, Outcome, Part
-from metapac.grouping import Row
+from metapac.grouping import Data, Row
 from metapac.guarantee import Guarantee, describe_share
 from metapac.inputs import match_names
 from metapac.monitoring import Monitor
@@ -96,9 +96,8 @@ def _describe_list(predictor: Any) -> dict[str, Any]:
     """Return on which new tasks the guarantee holds and, of a finite list, the draw."""
     if not isinstance(predictor, MetaPS):
         return {"share": "", "new_tasks": None, "draw": None}
-    g, words, clusters = predictor.guarantee_, Words.from_context(predictor._about()), None
-    if (named := predictor._cluster_words()) is not None:
-        clusters = named[1]
+    g, words = predictor.guarantee_, Words.from_context(predictor._about())
+    _one, clusters = predictor._cluster_words() or ("", None)
     share = describe_share(g, words.unit, words.units, clusters)
     share += " of the same kind" * (g.new_tasks is None)
     return {"share": share, "new_tasks": g.list_of_new_tasks, "draw": predictor.context_.draw}
@@ -175,7 +174,7 @@ def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[st
         for label in rarest[: 2 * _WORST]
         for row in present[label].worst(min(each, _WORST))
     ]
-    found = evaluation.to_dict()
+    found, drawn = evaluation.to_dict(), rarest[:_PANELS]
     return found | {
         "classes": _sort_classes(evaluation),
         "neglected": found.get("neglected", []),
@@ -189,10 +188,7 @@ def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[st
         "any_above": any((part.errors > part.epsilon).any() for part in parts.values()),
         "all": _add_limits(evaluation.worst(_LISTED), parts),
         "rows": sum(len(part.tasks) for part in parts.values()),
-        "errors": [
-            _draw_errors(label, present[label], f"errors-{i}")
-            for i, label in enumerate(rarest[:_PANELS])
-        ],
+        "errors": [_draw_errors(x, present[x], f"errors-{i}") for i, x in enumerate(drawn)],
         "sizes": _draw_sizes(evaluation),
         "examples_shown": [_describe_example(row) for row in examples],
     }
@@ -230,6 +226,15 @@ def _draw_sizes(evaluation: Evaluation) -> dict[str, Any] | None:
         return None
     ends = {"low": float(values.min()), "high": float(values.max())}
     return {"chart": charts.draw_values(values, "sizes"), **ends}
+
+
+def find_examples(predictor: Any, data: Data, evaluation: Evaluation, number: int) -> list[Row]:
+    """Return some labelled examples with their sets, of tasks from the worst to the best."""
+    if not number:
+        return []
+    tasks = choose_tasks(evaluation)
+    rows = predictor._resolve(data).rows(predictor, tasks)
+    return pick_examples(rows, tasks, number)
 
 
 def choose_tasks(evaluation: Evaluation, number: int = 3) -> list[Any]:

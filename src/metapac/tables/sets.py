@@ -487,7 +487,9 @@ def add_sets(
     epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
     is_suspect = finding is not None and finding.check not in skipped
     if "sets" not in skipped:
-        is_suspect |= 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
+        is_suspect |= 0 < summary.rows == summary.empty or bool(
+            judge_empty(summary.empty, summary.rows, epsilon)
+        )
     warnings = summary.warnings(calibrated, None if "sets" in skipped else epsilon)
     return Sets(table, names, summary, warnings, epsilon, then is not None, is_suspect)
 
@@ -503,9 +505,8 @@ def _make_columns(
         origin = columns.classes_column or columns.pattern
         text = f"booleans=True needs one fixed list of classes, and column {origin!r} gives each"
         raise InvalidInput(f"{text} row its own.")
-    return {
-        f"in_{name}": is_in for name, is_in in zip(kept.of_classes.names, kept.each, strict=True)
-    }
+    pairs = zip(kept.of_classes.names, kept.each, strict=True)
+    return {f"in_{name}": is_in for name, is_in in pairs}
 
 
 def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> Sets:
@@ -518,8 +519,8 @@ def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> S
     summary = summarise_intervals(source, lower, upper)
     table = source.table.mutate(lower=lower, upper=upper)
     epsilon = _largest_epsilon(promise)
-    is_suspect = bool(summary.empty and summary.warnings(epsilon))
-    return Sets(table, [], summary, summary.warnings(epsilon), epsilon, is_suspect=is_suspect)
+    warnings = summary.warnings(epsilon)
+    return Sets(table, [], summary, warnings, epsilon, is_suspect=bool(summary.empty and warnings))
 
 
 def _largest_epsilon(promise: ThresholdSets) -> float:
