@@ -554,11 +554,10 @@ class Outlook:
 
     def _decide(self) -> list[str]:
         """Return which classes are mostly missed, and whether a guarantee per class is possible."""
-        lost = {
-            label: [x.epsilon for x in self.shared if x.missed[label].value > _MOST_MISSED]
-            for label in self.main.classes
-        }
-        cases = [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]
+        cases = []
+        for label in self.main.classes:
+            if lost := [x.epsilon for x in self.shared if x.missed[label].value > _MOST_MISSED]:
+                cases.append(f"{label!r} from epsilon {min(lost):g}")
         if not cases:
             return []
         remedy = "Use a smaller epsilon: a guarantee per class is refused at all of these levels."
@@ -568,11 +567,9 @@ class Outlook:
         return [f"One threshold misses more than half of {names}. {remedy}"]
 
     def _recommend(self) -> str:
-        best, rule = self.recommended, f"at most {self.most:.3g} labels in a set on average"
-        if self.main.spread is not None:
-            rule = f"intervals of at most {self.most:.3g} on average"
-        if self.main.classes:
-            rule += ", and no class mostly missed"
+        best, rule = self.recommended, f"intervals of at most {self.most:.3g} on average"
+        if self.main.spread is None:
+            rule = f"at most {self.most:.3g} labels in a set on average, and no class mostly missed"
         if best is None:
             return f"No levels to recommend: none of these gives {rule}."
         each = " per class" * best.per_class
@@ -860,17 +857,13 @@ def _count_widths(data: Data, trials: Sequence[_Trial], precision: np.dtype[Any]
 
     The thresholds of the other tasks are few distinct numbers: each is tried on all tasks.
     """
-    distinct = [np.unique(trial.without) for trial in trials]
-    tallies = iter(data.counts(np.concatenate(distinct)[:, None, None], precision))
-    counted = []
-    for trial, cuts in zip(trials, distinct, strict=True):
-        tried = [next(tallies) for _ in cuts]
-        own = np.searchsorted(cuts, trial.without[:, 0])
-        counts = np.empty((len(cuts), 3, len(own)))
-        for place, tally in zip(counts, tried, strict=True):
-            place[:, tally.task] = tally.examples, tally.missed, tally.widths
-        counted.append(counts[own, :, np.arange(len(own))].T[..., None])
-    return counted
+    distinct = np.unique(np.concatenate([trial.without for trial in trials]))
+    tallies = data.counts(distinct[:, None, None], precision)
+    counts = np.empty((len(distinct), 3, len(trials[0].without)))
+    for place, tally in zip(counts, tallies, strict=True):
+        place[:, tally.task] = tally.examples, tally.missed, tally.widths
+    own = [np.searchsorted(distinct, trial.without[:, 0]) for trial in trials]
+    return [counts[cuts, :, np.arange(len(cuts))].T[..., None] for cuts in own]
 
 
 def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:

@@ -375,10 +375,8 @@ class Scored(Data):
         if not by_class or self.coded is None:
             return {None: np.bincount(task, minlength=len(names))}
         classes, label = self.coded
-        return {
-            name: np.bincount(task[label == i], minlength=len(names))
-            for i, name in enumerate(classes)
-        }
+        each = (np.bincount(task[label == i], minlength=len(names)) for i in range(len(classes)))
+        return dict(zip(classes, each, strict=True))
 
     def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
         scores, ids, label = self.true_scores, self.ids, None
@@ -482,16 +480,14 @@ class Scored(Data):
         def take(values: Any, name: str) -> Any:
             if values is None or isinstance(values, Mapping):
                 return values
-            if hasattr(values, "iloc"):
-                return values.iloc[rows]
-            return inputs.as_column(name, values)[rows]
+            return (values.iloc if hasattr(values, "iloc") else inputs.as_column(name, values))[
+                rows
+            ]
 
-        if hasattr(self.scores, "iloc"):
-            scores = self.scores.iloc[rows]
-        else:
-            is_array = inputs.is_bfloat16(self.scores)
-            scores = (self.scores if is_array else np.asarray(on_host(self.scores)))[rows]
-        some = {"scores": scores, "tasks": self.ids[rows], "within": None}
+        scores = getattr(self.scores, "iloc", self.scores)  # of a data frame, its rows
+        if scores is self.scores and not inputs.is_bfloat16(scores):
+            scores = np.asarray(on_host(scores))
+        some = {"scores": scores[rows], "tasks": self.ids[rows], "within": None}
         some |= {name: take(getattr(self, name), name) for name in ("labels", "clusters")}
         classes = self.classes if self.matrix is None else self.matrix.classes
         return replace(self, **some, classes=classes)

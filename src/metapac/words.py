@@ -38,14 +38,11 @@ USE = (
     "between labels. Treat it as a set of all labels."
 )
 _USE_INTERVAL = (
-    "An interval says where the true number may lie, not where in it the number is likely to be."
+    "An interval says where the true number may lie, not where in it the number is likely "
 )
-_EMPTY_INTERVAL = (
-    " In an empty interval the two quantiles are too close together. Treat it as one of all "
-    "numbers."
-)
-
-
+_USE_INTERVAL += "to be."
+_EMPTY_INTERVAL = " In an empty interval the two quantiles are too close together. Treat it as one "
+_EMPTY_INTERVAL += "of all numbers."
 _USE_LOSS = "The guarantee is for this threshold and lower ones, at which no more is lost."
 
 
@@ -285,9 +282,8 @@ def _describe_claim(
 
 def _describe_class(words: Words, rule: Rule) -> str:
     """Return the guarantee of one class, its threshold, and what it rests on."""
-    kept = "always in the set"
+    kept, lower = "always in the set", ", and hardly any is lower" * rule.keeps_all
     if rule.threshold > -math.inf:
-        lower = ", and hardly any is lower" if rule.keeps_all else ""
         kept = f"in the set if its score is at least {round_down(rule.threshold)}{lower}"
     examples = "" if rule.examples is None else f", {words.count_examples(rule.examples)}"
     label = f"'{visible(str(rule.label))}'"
@@ -336,9 +332,8 @@ def describe_shift(g: Guarantee, units: str, free: float | None) -> str:
     if free is None or g.new_tasks is not None:
         return ""
     if free < _LEAST_SHIFT:
-        return (
-            f" There is no room for new {units} from elsewhere: if some are, calibrate with shift."
-        )
+        lack = f"There is no room for new {units} from elsewhere"
+        return f" {lack}: if some are, calibrate with shift."
     return f" It would still hold if up to {percent(free)} of new {units} came from elsewhere."
 
 
@@ -355,7 +350,7 @@ def describe_conditions(
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     words = Words.from_context(about)
-    draw = draw or (
+    alike = (
         f"the {units} of the calibration and the new ones are drawn at random from the same kind"
     )
     training = "Where the model was trained is not on record, so nobody has checked that."
@@ -367,13 +362,13 @@ def describe_conditions(
         training = f"The model was trained on {visible(about.training)}."
     mix, randomised = BALANCED * is_average, ""
     if g is not None and g.sampling == "iid":
-        mix = " (one by one, at random from far more of them, not balanced by class)"
-        mix = mix.replace("not balanced by class", "class by class") if g.per_class else mix
+        mode = "class by class" if g.per_class else "not balanced by class"
+        mix = f" (one by one, at random from far more of them, {mode})"
     if g is not None and g.randomise is not None:
         randomised = f" Ranks were randomised by the seed {g.randomise}, which was fixed beforehand"
         randomised += f" like the names of the {words.units}: other ones now are a second look."
     return (
-        f"It holds only if {draw}, if their {words.examples} are sampled in the same way"
+        f"It holds only if {draw or f'{alike} kind'}, if their {words.examples} are sampled in the same way"
         f"{mix}, if the model was not trained on any of them, and if the scores "
         f"and the number of {units} were fixed before anyone looked at results. "
         f"{training}{randomised}"
@@ -417,9 +412,7 @@ def summarise_guarantee(
     if g.min_examples:
         share += f" with at least {words.count_examples(g.min_examples)}"
         share += " of the class" if g.per_class else ""
-    missed = "a set without the true label"
-    if hold_numbers(columns):
-        missed = "an interval without the true number"
+    kind, truth = ("an interval", "number") if hold_numbers(columns) else ("a set", "label")
     rates = g.epsilon if isinstance(g.epsilon, Mapping) else {None: g.epsilon}
     which = f"the {words.examples}{' of the class' if g.per_class else ''}"
     claims = [
@@ -431,7 +424,7 @@ def summarise_guarantee(
         sure = f"confidence {percent(g.delta, complement=True)}"
     if hold_losses(columns):
         return f"{share}, the mean loss is at most {percent(g.miss_rate)} ({sure})."
-    return f"{share}, at most {', '.join(claims)} get {missed} ({sure})."
+    return f"{share}, at most {', '.join(claims)} get {kind} without the true {truth} ({sure})."
 
 
 def render_card(title: str, text: str, sentence: str) -> str:
@@ -448,8 +441,7 @@ def render_card(title: str, text: str, sentence: str) -> str:
 
 def render_text(text: str) -> str:
     """Return lines of text as HTML, in the font of code."""
-    lines = "\n".join(map(_escape, text.split("\n")))
-    return f"<pre>{lines}</pre>"
+    return "<pre>{}</pre>".format("\n".join(map(_escape, text.split("\n"))))
 
 
 def _escape(text: str) -> str:

@@ -340,12 +340,11 @@ def _load(
         text = {"columns": dict.fromkeys(columns, "VARCHAR")} if columns else {"all_varchar": True}
         return connection.read_csv(names, delim=separator, **text, **_CSV)
     table = connection.read_json(names, sample_size=-1, **_JSON)
-    types = {name: DuckDBType.to_string(kind) for name, kind in table.schema().items()}
-    guessed = [
-        name for name, kind in table.schema().items() if kind.is_temporal() or kind.is_uuid()
-    ]
+    kinds = table.schema().items()
+    guessed = [name for name, kind in kinds if kind.is_temporal() or kind.is_uuid()]
     if not guessed:
         return table
+    types = {name: DuckDBType.to_string(kind) for name, kind in kinds}
     types |= dict.fromkeys(guessed, "VARCHAR")  # strings that look like dates remain strings
     return connection.read_json(names, columns=types, **_JSON)
 
@@ -361,11 +360,9 @@ def _load_extension(connection: Any, address: str) -> None:
     extension = "azure" if str(scheme(address)).startswith("a") else "httpfs"
     known = "SELECT loaded OR installed FROM duckdb_extensions() WHERE extension_name"
     if connection.raw_sql(f"{known} = '{extension}'").fetchall() != [(True,)]:
-        raise InvalidInput(
-            f"{mask(address)} needs DuckDB's extension {extension}, and metapac downloads no code. "
-            f"Run python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\", or download the "
-            "file."
-        )
+        install = f"import duckdb; duckdb.sql('INSTALL {extension}')"
+        text = f"{mask(address)} needs DuckDB's extension {extension}, and metapac downloads no"
+        raise InvalidInput(f'{text} code. Run python -c "{install}", or download the file.')
     connection.raw_sql(f"LOAD {extension}")
 
 

@@ -174,9 +174,7 @@ def find_class_scores(source: Source, columns: Columns, by_class: bool = False) 
     # A threshold for each class needs their positions, which Ibis lets PostgreSQL use only once.
     use_lists = source.traits.has_lists and (source.traits.has_positions or not by_class)
     if by_class and columns.classes_column is not None:
-        raise InvalidInput(
-            "classes_column gives no fixed list of classes, as per_class=True needs."
-        )
+        raise InvalidInput("classes_column gives no fixed classes, as per_class=True needs.")
     if isinstance(pattern, str) and "*" not in pattern:
         found = _read_lists(source, columns, pattern, by_class)
         return found if use_lists else replace(found, each=found.scores, lists=None)

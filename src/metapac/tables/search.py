@@ -413,15 +413,9 @@ class _Search:
 
     def _scores_in_spans(self, spans: Spans, ceiling: Array, **columns: Array) -> Table:
         """Return the scores of each span up to a ceiling, with further columns of the span."""
-        scores, names = self.rows.table, self.census.names
-        table = upload(
-            scores.schema()["task"],
-            names[spans.task].tolist(),
-            span=np.arange(len(ceiling), dtype=np.int32),
-            low=spans.low,
-            ceiling=ceiling,
-            **columns,
-        )
+        scores, names = self.rows.table, self.census.names[spans.task].tolist()
+        ends = {"span": np.arange(len(ceiling), dtype=np.int32), "low": spans.low}
+        table = upload(scores.schema()["task"], names, **ends, ceiling=ceiling, **columns)
         if np.isfinite(ceiling.max()):  # so that an engine need not look up the other tasks
             scores = scores.filter(scores.score <= exact(ceiling.max()).cast(scores.score.type()))
         near = scores.join(table, "task")

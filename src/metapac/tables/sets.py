@@ -487,9 +487,8 @@ def add_sets(
     epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
     is_suspect = finding is not None and finding.check not in skipped
     if "sets" not in skipped:
-        is_suspect |= 0 < summary.rows == summary.empty or bool(
-            judge_empty(summary.empty, summary.rows, epsilon)
-        )
+        is_suspect |= 0 < summary.rows == summary.empty
+        is_suspect |= bool(judge_empty(summary.empty, summary.rows, epsilon))
     warnings = summary.warnings(calibrated, None if "sets" in skipped else epsilon)
     return Sets(table, names, summary, warnings, epsilon, then is not None, is_suspect)
 
