@@ -480,9 +480,8 @@ class Scored(Data):
         def take(values: Any, name: str) -> Any:
             if values is None or isinstance(values, Mapping):
                 return values
-            return (values.iloc if hasattr(values, "iloc") else inputs.as_column(name, values))[
-                rows
-            ]
+            column = values.iloc if hasattr(values, "iloc") else inputs.as_column(name, values)
+            return column[rows]
 
         scores = getattr(self.scores, "iloc", self.scores)  # of a data frame, its rows
         if scores is self.scores and not inputs.is_bfloat16(scores):

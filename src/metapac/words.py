@@ -37,10 +37,8 @@ USE = (
     "is well: no label scored high enough, which for probabilities means that the model is torn "
     "between labels. Treat it as a set of all labels."
 )
-_USE_INTERVAL = (
-    "An interval says where the true number may lie, not where in it the number is likely "
-)
-_USE_INTERVAL += "to be."
+_USE_INTERVAL = "An interval says where the true number may lie, not where in it the number is "
+_USE_INTERVAL += "likely to be."
 _EMPTY_INTERVAL = " In an empty interval the two quantiles are too close together. Treat it as one "
 _EMPTY_INTERVAL += "of all numbers."
 _USE_LOSS = "The guarantee is for this threshold and lower ones, at which no more is lost."
@@ -130,13 +128,12 @@ def explain_guarantee(
     elif is_interval:
         miss, use = "an interval without the true number", _USE_INTERVAL
         use += _EMPTY_INTERVAL * ("lower" in columns)
-    drawn, pool = words, describe_pool(about, tasks)
+    drawn, pool, several = words, describe_pool(about, tasks), None
     basis, limits = describe_basis(words, tasks, rules), []
     if g.min_examples:
         small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
         left_out = f" ({rules[0].left_out} left out of the calibration)" * bool(rules[0].left_out)
         limits.append(small + (" of the class" if g.per_class else left_out))
-    several = None
     if cluster is not None:
         one, several = map(visible, cluster)
         drawn = words._replace(unit=one, units=several)
@@ -350,9 +347,7 @@ def describe_conditions(
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     words = Words.from_context(about)
-    alike = (
-        f"the {units} of the calibration and the new ones are drawn at random from the same kind"
-    )
+    alike = f"the {units} of the calibration and the new ones are drawn at random from the same"
     training = "Where the model was trained is not on record, so nobody has checked that."
     if about.trained_on is not None:
         number = len(tuple(about.trained_on))
@@ -368,8 +363,8 @@ def describe_conditions(
         randomised = f" Ranks were randomised by the seed {g.randomise}, which was fixed beforehand"
         randomised += f" like the names of the {words.units}: other ones now are a second look."
     return (
-        f"It holds only if {draw or f'{alike} kind'}, if their {words.examples} are sampled in the same way"
-        f"{mix}, if the model was not trained on any of them, and if the scores "
+        f"It holds only if {draw or f'{alike} kind'}, if their {words.examples} are sampled in the "
+        f"same way{mix}, if the model was not trained on any of them, and if the scores "
         f"and the number of {units} were fixed before anyone looked at results. "
         f"{training}{randomised}"
     )
