@@ -150,16 +150,11 @@ class Drift:
         str
             Some sentences.
         """
-        return f"{self.summary()} To know, label {self._words.examples} and pass --state."
+        return f"{self.summary} To know, label {self._words.examples} and pass --state."
 
+    @property
     def summary(self) -> str:
-        """Return what was found, in words, for those who have labels too.
-
-        Returns
-        -------
-        str
-            Some sentences.
-        """
+        """What was found, in words, for those who have labels too."""
         words, number = self._words, len(self.unusual)
         verdict = "Chance explains that."
         if len(self.shifts) == 1:

@@ -702,12 +702,9 @@ def evaluate(
         True label of each example, for misses per class.
     classes : sequence, optional
         Names of the columns of ``scores``; by default those of the calibration, or 0, 1, ...
-    clusters : array_like, shape (n,), or mapping from task, optional
-        Clusters, as in ``MetaPS.calibrate``: one random task of each new cluster is judged. Needed
-        if it was calibrated with clusters.
-    within : array_like, shape (n,), optional
-        Units, as in ``MetaPS.calibrate``: one random example of each unit of a task is judged.
-        Needed if it was calibrated with units, whose seed is used again.
+    clusters, within : array_like, shape (n,), optional
+        As in ``MetaPS.calibrate``: one random task of each new cluster is judged, and one random
+        example of each unit of a task. Needed if it was calibrated with them; the seed is the same.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with a guarantee per class, of the class). The
         verdict is then about tasks with at least this many.

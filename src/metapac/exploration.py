@@ -47,23 +47,13 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
-    def format(self, style: str) -> str:
-        """Return the estimate as text, with half the width of its interval.
 
-        Parameters
-        ----------
-        style : str
-            How numbers are formatted, such as ".1%".
-
-        Returns
-        -------
-        str
-            The text; a dash if no example counts.
-        """
-        if math.isnan(self.low):
-            return "-" if math.isnan(self.value) else f"{self.value:{style}}"
-        half = max(self.high - self.value, self.value - self.low)
-        return f"{self.value:{style}} ±{half:{style}}"
+def format_estimate(estimate: Estimate, style: str) -> str:
+    """Return an estimate as text, with half the width of its interval; a dash without examples."""
+    value, low, high = estimate
+    if math.isnan(low):
+        return "-" if math.isnan(value) else f"{value:{style}}"
+    return f"{value:{style}} ±{max(high - value, value - low):{style}}"
 
 
 def estimate_ratio(numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
@@ -532,7 +522,7 @@ class Outlook:
             return "refused"
         if cell.size.value == math.inf:
             return "infinite"
-        return cell.size.format(".2f" if self.main.classes else ".3g")
+        return format_estimate(cell.size, ".2f" if self.main.classes else ".3g")
 
     def _describe_columns(self) -> list[str]:
         """Return what the columns mean."""
@@ -667,10 +657,8 @@ def explore(
         Fractions of tasks to try.
     delta : float or None, default 0.05
         Failure probability of the guarantee.
-    split : {"joint", "tight", "even"} or float, default "joint"
-        How ``alpha`` is shared between the two steps.
-    min_examples : int, default 0
-        Leave out tasks with fewer examples (with a threshold for each class, of the class).
+    split, min_examples : optional
+        As in `Guarantee`, with one threshold for all classes and with one for each.
     n_tasks : int, optional
         Number of calibration tasks that you will have; by default as many as pilot tasks or, if
         those are too few, the smallest number that supports the guarantee.

@@ -257,12 +257,11 @@ class Scored(Data):
     classes : sequence, optional
         Class of each column of ``scores``; by default those of the calibration, or 0, 1, ...
     clusters : array_like, shape (n,), or mapping from task, optional
-        Cluster of each example or task. Needed if the promise was calibrated with clusters.
+        Cluster of each example or task, as in ``MetaPS.calibrate``.
     columns : dict, optional
         Columns that a promise file names, if the scores are those of predicted numbers.
     within : array_like, shape (n,), optional
-        Unit of each example, such as its household: one random example of each unit of a task
-        counts. Needed if the promise was calibrated with units.
+        Unit of each example, as in ``MetaPS.calibrate``.
     known : sequence, optional
         Classes that were calibrated, in their order, if ``scores`` are those of true labels.
     keys : array_like, shape (n,), optional

@@ -64,7 +64,6 @@ def load_heart_sites(
         The frames ``train``, ``pilot``, ``calibration`` and ``new``, and the list ``features``.
         States are in the order in which they were drawn.
 
-
     Notes
     -----
     The source is the Behavioral Risk Factor Surveillance System (BRFSS) of the US Centers for

@@ -66,10 +66,9 @@ class Terms:
         Whether tasks of earlier batches count again; None until the first such task has come.
     run_length : int
         Expected number of tasks until a false amber light, at least.
-    restarts : int
-        Number of monitors that were begun for this predictor before, in the same process.
-    spent : float
-        Sum of their false-alarm probabilities.
+    restarts, spent : int and float
+        Number of monitors that were begun for this predictor before, in the same process, and the
+        sum of their false-alarm probabilities.
     rate : str
         What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
     """
@@ -566,10 +565,9 @@ class Monitor:
             Scores of the true labels or, with ``labels``, of every class; or a table.
         tasks, labels, classes : array_like, optional
             As in ``evaluate``.
-        clusters : array_like, shape (n,), or mapping from task, optional
-            Clusters, as in ``evaluate``: one task of each cluster counts, over all batches.
-        within : array_like, shape (n,), optional
-            Units, as in ``evaluate``: one random example of each unit of a task counts.
+        clusters, within : array_like, optional
+            As in ``evaluate``: one task of each cluster counts, over all batches, and one random
+            example of each unit of a task.
         batch : str, optional
             Name of the batch that the tasks come with, such as "2026-01".
         again : bool, default False
@@ -879,7 +877,7 @@ def _summarise(monitor: Monitor, drift: Drift | None = None) -> list[str]:
         f"Evidence against the guarantee: {evidence}; alarm at {format_wealth(terms.limit)}, which "
         f"is ever reached with probability at most {chance} if the guarantee is true.",
         _describe_recent(monitor, words),
-        "" if drift is None else drift.summary(),
+        "" if drift is None else drift.summary,
         _describe_restarts(terms),
         f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
         _describe_share(monitor, words),

@@ -434,15 +434,7 @@ def explain_too_few(
 
 
 class Need(NamedTuple):
-    """A number of tasks, and of examples in each, that suffices at one level.
-
-    Attributes
-    ----------
-    tasks, examples_per_task : int
-        Number of tasks, and of labelled examples in each.
-    level : Level
-        The level.
-    """
+    """A number of tasks, and of labelled examples in each, that suffices at one level."""
 
     tasks: int
     examples_per_task: int
@@ -563,7 +555,7 @@ def plan_half(
     delta, rows = OFFERED_DELTAS[0], []
     for alpha, epsilon in itertools.product(_alphas_above(more), OFFERED_EPSILONS):
         levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
-        rows.append(levels | plan(**levels, **more).complete(tasks, examples))
+        rows.append(levels | complete_plan(plan(**levels, **more), tasks, examples))
     needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"
     if tasks is None:
         needed, title = "tasks", f"Tasks needed with {examples} examples in each task"
@@ -660,15 +652,7 @@ def _option(demands: Sequence[Demand], **changes: Any) -> Option:
 
 
 class Curve(NamedTuple):
-    """Minimum tasks and examples per task as a function of one parameter of a guarantee.
-
-    Attributes
-    ----------
-    parameter, values : str and ndarray of float64
-        Name and values of the parameter.
-    tasks, examples_per_task : ndarray of int64
-        Minimum number of tasks for each value, and of examples that each of them then needs.
-    """
+    """Minimum tasks, and examples in each, as a function of one parameter of a guarantee."""
 
     parameter: str
     values: NDArray[np.float64]
@@ -684,8 +668,6 @@ class Plan:
     ----------
     guarantee : Guarantee
         The guarantee to plan for; with several classes, the part for one of them.
-    tasks, examples_per_task : int
-        Minimum number of tasks, and of examples that each of them then needs.
     needs : tuple of Need
         The same at each level: with more tasks, each may have fewer examples.
     options : tuple of Option
@@ -697,9 +679,6 @@ class Plan:
     sizes : mapping from class to ndarray
         Number of examples of each task, by class; of all classes together as None. Empty if no
         sizes were given.
-    recommended : Option or None
-        The option to choose; None if no sizes were given or no option is feasible. Its ``delta``
-        is None where only a weaker guarantee, in expectation, is feasible.
 
     Examples
     --------
@@ -733,7 +712,10 @@ class Plan:
 
     @property
     def recommended(self) -> Option | None:
-        """The option to choose; None if no sizes were given or no option is feasible."""
+        """The option to choose; None if no sizes were given or no option is feasible.
+
+        Its ``delta`` is None where only a weaker guarantee, in expectation, is feasible.
+        """
         return next((option for option in self.options if option.feasible), None)
 
     def affordable(self, tasks: int, examples_per_task: int) -> Affordable:
@@ -852,24 +834,6 @@ class Plan:
         demands = self._demands() if self._lacks_data() else []
         return find_remedies(demands, find_shortfalls(demands)) if demands else []
 
-    def complete(self, tasks: int | None, examples: int | None) -> dict[str, int | None]:
-        """Return the number of tasks and of examples in each; one of them follows from the other.
-
-        Parameters
-        ----------
-        tasks, examples : int or None
-            Number of tasks, and of labelled examples in each; one of them is None.
-
-        Returns
-        -------
-        dict
-            ``tasks`` and ``examples_per_task``; None where no number is enough.
-        """
-        if tasks is not None:
-            return {"tasks": tasks, "examples_per_task": self.examples_for(tasks)}
-        size = as_whole_number("examples", examples)
-        return {"tasks": self.tasks_for(size), "examples_per_task": size}
-
     def to_dict(self) -> dict[str, Any]:
         """Return what each split needs, and how it would use the tasks, as JSON can hold it.
 
@@ -962,6 +926,14 @@ class Plan:
         """Return whether the tasks support the guarantee with none of the splits."""
         best = self.recommended
         return bool(self.options) and (best is None or best.delta != self.guarantee.delta)
+
+
+def complete_plan(found: Plan, tasks: int | None, examples: int | None) -> dict[str, int | None]:
+    """Return the number of tasks and of examples in each: the one that is None, by the other."""
+    if tasks is not None:
+        return {"tasks": tasks, "examples_per_task": found.examples_for(tasks)}
+    size = as_whole_number("examples", examples)
+    return {"tasks": found.tasks_for(size), "examples_per_task": size}
 
 
 class Division(NamedTuple):

@@ -92,12 +92,16 @@ class Calibrated(ABC):
 
     @abstractmethod
     def explain(self) -> str:
-        """Return the guarantee in plain words, and what it does not say.
+        """Return the guarantee in plain words, for people who are not statisticians.
+
+        Tasks and examples are called as ``context`` names them. Percentages are exact; thresholds
+        are rounded down, so that whoever applies them keeps at least as many labels.
 
         Returns
         -------
         str
-            Paragraphs separated by empty lines; items of a list start with "- ".
+            What was checked, what holds, how sure one can be, what it does not say, and what to do
+            with sets: paragraphs separated by empty lines; items of a list start with "- ".
         """
 
     @abstractmethod
@@ -843,18 +847,10 @@ class MetaPS(ThresholdSets):
             Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`
             or `quantile_scores`.
             If old and new scores differ in precision, the coarser one is used for sets.
-        tasks : array_like, shape (n,), optional
-            Task of each example. None of them may have been calibrated on before.
-        labels : array_like, shape (n,), optional
-            As in ``calibrate``.
-        classes : sequence, optional
-            As in ``calibrate``, in the same order as before.
-        clusters : array_like, shape (n,), or mapping from task, optional
-            Clusters as in ``calibrate``, if it had them; none may have been calibrated on before.
-        within : array_like, shape (n,), optional
-            Units as in ``calibrate``, if it had them.
-        allow : iterable of str, default ()
-            Checks of the data to skip.
+        tasks, labels, classes : optional
+            As in ``calibrate``; no task may have been calibrated on before.
+        clusters, within, allow : optional
+            As in ``calibrate``; no cluster may have been calibrated on before.
 
         Returns
         -------
@@ -994,17 +990,6 @@ class MetaPS(ThresholdSets):
         return outcome.remark(is_interval=self._is_interval)
 
     def explain(self) -> str:
-        """Return the guarantee in plain words, for people who are not statisticians.
-
-        Tasks and examples are called as ``context`` names them. Percentages are exact; thresholds
-        are rounded down, so that whoever applies them keeps at least as many labels.
-
-        Returns
-        -------
-        str
-            What was checked, what holds, how sure one can be, what it does not say, and what to do
-            with sets of several labels or none. Items of a list start with "- ".
-        """
         self.check_calibrated()
         basis = self._rules(), len(self.tasks_), self._about(), self.columns_
         more = self._cluster_words(), self._describe_draw()
@@ -1291,13 +1276,6 @@ class PS(ThresholdSets):
         return sentence if self.threshold_ > -math.inf else f"{sentence} {guarantee.TRIVIAL}"
 
     def explain(self) -> str:
-        """Return the guarantee in plain words, for people who are not statisticians.
-
-        Returns
-        -------
-        str
-            What was checked, what holds, how sure one can be, and what it does not say.
-        """
         self.check_calibrated()
         trivial = self.threshold_ == -math.inf
         rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)

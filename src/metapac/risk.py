@@ -157,10 +157,8 @@ class MetaRisk(MetaPS):
     ----------
     threshold_ : float
         The largest threshold that is certified; all lower ones are safe too.
-    tasks_, task_sizes_, task_thresholds_, left_out_, clusters_, level_ : object
-        As in `MetaPS`.
-    guarantee_, context_, columns_, precision_, promise_ : object
-        As in `MetaPS`; ``columns_`` also holds thresholds and seed.
+    columns_ : dict
+        As in `MetaPS`, like all other attributes, and thresholds and seed.
 
     Notes
     -----

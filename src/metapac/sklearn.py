@@ -443,12 +443,8 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
         Fraction of new groups on which the miss rate may exceed ``epsilon``.
     delta : float or None
         Failure probability of the guarantee. None gives a guarantee in expectation.
-    split : {"joint", "tight", "even"} or float, default "joint"
-        How ``alpha`` is shared between the two steps, as in `MetaPS`.
-    per_class : bool, default False
-        Whether to bound the miss rate of each class separately.
-    min_examples : int, default 0
-        Leave out calibration groups with fewer rows; the guarantee then does not cover such groups.
+    split, per_class, min_examples : optional
+        As in `MetaPS`: calibration groups with fewer rows are left out, and then not covered.
     new_tasks, shift, dishonest, sampling, randomise : optional
         A finite list of new groups, new groups from elsewhere, groups that may be wrong, and how
         the rows of a group are sampled, as in `Guarantee`.

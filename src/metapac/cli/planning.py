@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 import metapac
-from metapac import exploration, lists
+from metapac import exploration, lists, planning
 from metapac._common import as_whole_number, warn
 from metapac.artefact import check_replaceable
 from metapac.cli import console
@@ -26,7 +26,7 @@ from metapac.errors import InvalidInput
 from metapac.exploration import ALPHAS, EPSILONS, Outlook, draw_pilot_tasks, read_pilot
 from metapac.federated import count_liars
 from metapac.guarantee import drop_defaults
-from metapac.planning import Plan, find_supported, min_tasks_over_levels, name_delta, plan_half
+from metapac.planning import Plan, complete_plan, find_supported, name_delta, plan_half
 
 # A table with fewer tasks spares none as pilot tasks unless asked, and none spares more than these.
 _LEAST_TASKS, _MOST_PILOT = 40, 50
@@ -351,7 +351,7 @@ def _show_plan(
         facts["ways_out"] = translate(found.explain()) or None
     elif remedies := found.remedies():
         text += "\n\n" + "\n- ".join(["Any of these would help:", *remedies])
-    safer = min_tasks_over_levels(g, [1] * len(g.levels))[0]
+    safer = planning.min_tasks_over_levels(g, [1] * len(g.levels))[0]
     facts["dishonest"] = {
         name: {"tasks": count, **count_liars(g, count)._asdict()}
         for name, count in (("fewest", found.tasks), ("safer", safer))
@@ -362,7 +362,7 @@ def _show_plan(
             facts[str(split)] |= {f"best_{name}": x for name, x in levels._asdict().items()}
         text += f"\n\nSmallest with your tasks, one at a time: {best['joint']}."
     elif tasks is not None or examples is not None:
-        facts["your_tasks"] = found.complete(tasks, examples)
+        facts["your_tasks"] = complete_plan(found, tasks, examples)
         text = f"{_describe_half(facts['your_tasks'], found.classes)} {text}"
     console.show(facts, as_json=as_json, text=translate(text), wrote=[plot])
 

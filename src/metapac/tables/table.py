@@ -379,17 +379,7 @@ class Table(Data):
         return result
 
     def summarise_sets(self, predictor: Any) -> SetSummary:
-        """Return what the prediction sets of the rows look like, without writing them.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from metapac import PS, open_table
-        >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
-        >>> scores = pd.DataFrame({"p_cat": [0.9, 0.6], "p_dog": [0.02, 0.4]})
-        >>> open_table(scores).summarise_sets(promise).by_class
-        {'cat': 2, 'dog': 1}
-        """
+        """Return what the prediction sets of the rows look like, without writing them."""
         new = self._resolve(predictor)
         if new.columns.is_regression:
             raise InvalidInput("a predictor for numbers gives intervals, not sets. Use predict.")
