@@ -202,7 +202,7 @@ def test_what_calibration_refuses_is_called_infeasible(rows: pd.DataFrame) -> No
         with warnings.catch_warnings(action="ignore"), contextlib.suppress(InfeasibleGuarantee):
             method.calibrate(scores, rows.site, rows.y, classes=["no", "yes"])
         refused.append(not hasattr(method, "tasks_"))
-    assert [cell.is_infeasible() for cell in found.cells] == refused
+    assert [cell.is_infeasible for cell in found.cells] == refused
     assert {*refused} == {True, False}
     assert len(re.findall("  refused", str(found))) == sum(refused)
     few = explore_rows(rows, n_tasks=2)

@@ -123,14 +123,9 @@ class Cell:
             del body["refused"]
         return body
 
+    @property
     def is_infeasible(self) -> bool:
-        """Return whether calibration would be refused, if need be on tasks like the pilot tasks.
-
-        Returns
-        -------
-        bool
-            Whether there are too few tasks, or too many of them are too small.
-        """
+        """Whether calibration would be refused, if need be on tasks like the pilot tasks."""
         if self.refused is not None:
             return self.refused
         return self.tasks_needed is not None or -math.inf in self.thresholds
@@ -219,12 +214,9 @@ class Exploration:
         epsilon.
     columns : mapping
         Columns of the table.
-    split, min_examples : str or float, and int
-        As in ``explore``.
-    spread : float or None
-        Of predicted numbers, the distance between the 5% and the 95% quantile of the true ones.
-    options : mapping
-        Other parameters of the guarantee, as in ``explore``.
+    split, min_examples, spread, options : object
+        As in ``explore``, but for ``spread``: of predicted numbers, the distance between the 5% and
+        the 95% quantile of the true ones; None for classes.
 
     Examples
     --------
@@ -426,7 +418,7 @@ class Outlook:
         def is_useful(cell: Cell) -> bool:
             misses = [one.value for one in cell.missed.values()]
             is_missed = any(value > _MOST_MISSED for value in misses)
-            return cell.size.value <= self.most and not is_missed and not cell.is_infeasible()
+            return cell.size.value <= self.most and not is_missed and not cell.is_infeasible
 
         return next(filter(is_useful, sorted(self.main.cells, key=strictness)), None)
 
@@ -443,7 +435,7 @@ class Outlook:
         levels = [
             {name: getattr(cell, name) for name in names}
             | {"tasks": cell.tasks, "sizes": self._sizes_of_variants(cell)}
-            | {"missed": None if cell.is_infeasible() else cell.to_dict()["missed"]}
+            | {"missed": None if cell.is_infeasible else cell.to_dict()["missed"]}
             for cell in self.main.cells
         ]
         steps = [
@@ -463,7 +455,7 @@ class Outlook:
         """Return the set size of each variant; None where it is refused."""
         cells = {name: self._find(name, cell) for name in self.variants}
         return {
-            name or "default": None if own.is_infeasible() else own.to_dict()["size"]
+            name or "default": None if own.is_infeasible else own.to_dict()["size"]
             for name, own in cells.items()
         }
 
@@ -494,7 +486,7 @@ class Outlook:
         row = {"alpha": f"{cell.alpha:g}", "epsilon": f"{cell.epsilon:g}"}
         row[self._title] = self._show(cell)
         row |= {x: self._show(self._find(x, cell)) for x in [*self.variants][1:]}
-        is_known = not (cell.is_infeasible() or math.isnan(cell.size.value))
+        is_known = not (cell.is_infeasible or math.isnan(cell.size.value))
         if found.spread is not None:
             has_share = is_known and found.spread > 0 and cell.size.value < math.inf
             return row | {"of spread": f"{cell.size.value / found.spread:.0%}" if has_share else ""}
@@ -518,7 +510,7 @@ class Outlook:
         """Return a set size as text, or why there is none."""
         if cell.tasks_needed is not None:
             return f"needs {cell.tasks_needed} tasks"
-        if cell.is_infeasible():
+        if cell.is_infeasible:
             return "refused"
         if cell.size.value == math.inf:
             return "infinite"
@@ -551,7 +543,7 @@ class Outlook:
         if not cases:
             return []
         remedy = "Use a smaller epsilon: a guarantee per class is refused at all of these levels."
-        if any(cell.per_class and not cell.is_infeasible() for cell in self.main.cells):
+        if any(cell.per_class and not cell.is_infeasible for cell in self.main.cells):
             remedy = "Use per_class=True, or a smaller epsilon."
         names = _common.listed(cases, shown=3)
         return [f"One threshold misses more than half of {names}. {remedy}"]

@@ -600,10 +600,8 @@ class Liars(NamedTuple):
 
     Attributes
     ----------
-    to_keep_all : int
-        To force every label into every set.
-    to_empty : int
-        To make every set empty.
+    to_keep_all, to_empty : int
+        To force every label into every set, and to make every set empty.
     """
 
     to_keep_all: int

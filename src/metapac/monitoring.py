@@ -57,15 +57,13 @@ class Terms:
     classes : tuple or None
         With a guarantee per class, the classes.
     min_examples : int
-        Tasks with fewer examples are left out; with a guarantee per class, fewer of the class.
-    false_alarm : float
-        Probability of ever raising an alarm if the guarantee is true.
+        Tasks with fewer examples (with a guarantee per class, of the class) are left out.
+    false_alarm, run_length : float and int
+        As in `Monitor`.
     unit, example : str
         What a task and an example are called.
     again : bool or None
         Whether tasks of earlier batches count again; None until the first such task has come.
-    run_length : int
-        Expected number of tasks until a false amber light, at least.
     restarts, spent : int and float
         Number of monitors that were begun for this predictor before, in the same process, and the
         sum of their false-alarm probabilities.

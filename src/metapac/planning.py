@@ -476,10 +476,8 @@ class Offer(NamedTuple):
 
     Attributes
     ----------
-    alpha, delta : float or None
-        As in `Guarantee`.
-    epsilon : float or None
-        The miss rate; None if none is feasible.
+    alpha, delta, epsilon : float or None
+        As in `Guarantee`; ``epsilon`` is None if none is feasible.
     """
 
     alpha: float
@@ -941,10 +939,9 @@ class Division(NamedTuple):
 
     Attributes
     ----------
-    label, others : int
-        Number of tasks to draw and label, and of the others, which the guarantee is for.
-    may_exceed : int
-        Number of others that may exceed ``epsilon``.
+    label, others, may_exceed : int
+        Number of tasks to draw and label, of the others, which the guarantee is for, and of those
+        of them that may exceed ``epsilon``.
     examples_per_task : int
         Number of labelled examples that each task drawn needs.
     """

@@ -346,10 +346,8 @@ class SetSummary:
 
     Attributes
     ----------
-    rows : int
-        Number of sets.
-    empty, single, full : int
-        Number of sets without a label, with one, and with all of them.
+    rows, empty, single, full : int
+        Number of sets, and of those without a label, with one, and with all of them.
     mean_size : float
         Mean number of labels over all sets; NaN without sets.
     by_class : mapping from class to int

@@ -158,12 +158,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             Features, true labels or values, and groups, as in ``fit``.
         within : array_like, shape (n,), optional
             Units, as in ``fit``, if it had them: one random row of each is judged.
-        min_examples : int, default 0
-            Leave out groups with fewer rows.
-        false_alarm : float, default 0.05
-            Probability that the verdict is wrong.
-        allow : iterable of str, default ()
-            Checks of the data to skip, beside those of the constructor.
+        min_examples, false_alarm, allow : optional
+            As in ``metapac.evaluate``; ``allow`` adds to that of the constructor.
 
         Returns
         -------
@@ -639,10 +635,8 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         of them, for a low and a high quantile: intervals are then those of `quantile_scores`.
     epsilon : float
         Miss rate allowed on a group: the fraction of its values outside their intervals.
-    alpha : float
-        Fraction of new groups on which the miss rate may exceed ``epsilon``.
-    delta : float or None
-        Failure probability of the guarantee. None gives a guarantee in expectation.
+    alpha, delta : float, and None for ``delta``
+        As in `MetaPSClassifier`.
     split, min_examples, new_tasks, shift, dishonest, sampling, randomise : optional
         As in `MetaPSClassifier`.
     on_infeasible : {"raise", "trivial"}, default "raise"

@@ -317,9 +317,7 @@ class Verdict:
         Tasks shown to have a miss rate of at most ``epsilon``, or above it, each at level 0.05.
     p_holds, p_violated : float
         p-values against "the guarantee is broken" and "the guarantee is true".
-    epsilon : float or mapping from class to float
-        Miss rate that the guarantee allows.
-    alpha, delta, false_alarm : float or None
+    epsilon, alpha, delta, false_alarm : float, mapping from class to float, or None
         As in ``judge``.
     if_broken, if_true : Trials
         Tasks not shown to be within epsilon, or above it, at each level: if they are few, the
@@ -330,14 +328,12 @@ class Verdict:
         Level of "holds" if it is not ``false_alarm``.
     unit, example : str
         What a task and an example are called in ``sentence``.
-    trivial : str
-        Why there is nothing to check, if the guarantee holds trivially; otherwise empty.
-    rate : str
-        What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
-    of_list : NewTasks or None
-        The finite list that is judged: how many tasks it has, and how many may exceed epsilon.
-    missing : int
-        How many of them were not evaluated; without them there is no verdict.
+    trivial, rate : str
+        Why there is nothing to check, if the guarantee holds trivially; otherwise empty. And what
+        ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
+    of_list, missing : NewTasks or None, and int
+        The finite list that is judged: how many tasks it has, and how many may exceed epsilon; and
+        how many were not evaluated, so that there is no verdict.
 
     Examples
     --------
