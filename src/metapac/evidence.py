@@ -18,18 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import binomial, data_checks, guarantee, inputs
-from metapac._common import (
-    LARGEST_COUNT,
-    Counts,
-    Floats,
-    Progress,
-    as_whole_number,
-    as_whole_numbers,
-    brief,
-    ignore_progress,
-    warn,
-)
+from metapac import _common, binomial, data_checks, guarantee, inputs
+from metapac._common import Counts, Floats, as_whole_number
 from metapac.artefact import encode_floats
 from metapac.errors import InvalidInput, keyword
 from metapac.grouping import Data, DrawnRows, Statistics
@@ -42,7 +32,7 @@ def first_step(
     data: Data,
     guarantee: Guarantee,
     skipped: frozenset[str] = frozenset(),
-    progress: Progress = ignore_progress,
+    progress: _common.Progress = _common.ignore_progress,
 ) -> Evidence:
     """Within each task: the largest threshold that is certified, at each level and class."""
     classes = data.class_names(by_class=True) if guarantee.per_class else None
@@ -74,7 +64,7 @@ def _warn_if_exact(evidence: Evidence) -> None:
     """Warn if every prediction equals its true value, as a copied column does."""
     if evidence.lowest.min() == 0 and evidence.sizes.sum() >= data_checks.MIN_ROWS:
         text = "every prediction equals its true value. Is it a copy of it, or has the model been"
-        warn(data_checks.CheckWarning(f"{text} trained on these examples?"))
+        _common.warn(data_checks.CheckWarning(f"{text} trained on these examples?"))
 
 
 def ranks_within(
@@ -207,7 +197,7 @@ class Part(NamedTuple):
             needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
             sizes = np.where(unknown, inferred, sizes)
-        sizes = np.append(sizes, np.full(self.absent, LARGEST_COUNT))
+        sizes = np.append(sizes, np.full(self.absent, _common.LARGEST_COUNT))
         return Demand.from_sizes(g, sizes, label=self.label)
 
     def second_step(self) -> Outcome:
@@ -409,7 +399,7 @@ class Clusters(NamedTuple):
         names = body["names"]
         if len(names) != tasks or len({*map(str, names)}) != tasks or body["tasks"] < tasks:
             text = f"evidence.clusters must name a cluster of its own for each of {tasks} tasks,"
-            text += f" drawn from at least as many, got {brief(names)} of {body['tasks']}"
+            text += f" drawn from at least as many, got {_common.brief(names)} of {body['tasks']}"
             raise InvalidInput(f"{text} tasks.")
         tasks, rng = (
             as_whole_number(f"clusters.{k}", body[k], minimum=0) for k in ("tasks", "rng")
@@ -542,7 +532,7 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
     shape = (len(names), 1 if classes is None else len(classes))
     read = functools.partial(_as_shape, body)
     sizes = read("sizes", by_task, np.int64).reshape(shape)
-    as_whole_numbers("evidence.sizes", sizes, minimum=-1 if classes is None else 0)
+    _common.as_whole_numbers("evidence.sizes", sizes, minimum=-1 if classes is None else 0)
     evidence = Evidence(
         names,
         sizes,

@@ -19,17 +19,8 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import inputs
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    Progress,
-    as_whole_number,
-    check_same_index,
-    check_same_length,
-    on_host,
-)
+from metapac import _common, inputs
+from metapac._common import Array, Counts, Floats, as_whole_number, check_same_length
 from metapac.data_checks import Facts, Repeats, find_facts, find_ranges
 from metapac.errors import InvalidInput
 from metapac.sets import label_lists
@@ -205,7 +196,9 @@ class Data(Protocol):
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of examples of each task, by class or, as None, of all together."""
 
-    def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
+    def order_statistics(
+        self, rank: RankRule, *, by_class: bool, progress: _common.Progress
+    ) -> Statistics:
         """Return the scores of some ranks in each task, or in each class of a task."""
 
     def counts(
@@ -308,7 +301,7 @@ class Scored(Data):
     @cached_property
     def ids(self) -> Array:
         """The task of each example."""
-        check_same_index("scores", self.scores, "tasks", self.tasks)
+        _common.check_same_index("scores", self.scores, "tasks", self.tasks)
         ids = inputs.as_task_ids(self.tasks)
         check_same_length("scores", self.array, "tasks", ids)
         return ids
@@ -333,7 +326,7 @@ class Scored(Data):
             return self.matrix.classes, self.matrix.codes
         if self.labels is None:
             return None
-        check_same_index("scores", self.scores, "labels", self.labels)
+        _common.check_same_index("scores", self.scores, "labels", self.labels)
         coded = inputs.as_class_codes(self.labels)
         check_same_length("scores", self.array, "labels", coded[1])
         if self.known is None:
@@ -377,7 +370,9 @@ class Scored(Data):
         each = (np.bincount(task[label == i], minlength=len(names)) for i in range(len(classes)))
         return dict(zip(classes, each, strict=True))
 
-    def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
+    def order_statistics(
+        self, rank: RankRule, *, by_class: bool, progress: _common.Progress
+    ) -> Statistics:
         scores, ids, label = self.true_scores, self.ids, None
         if not by_class:
             groups = _group(scores, ids)
@@ -484,7 +479,7 @@ class Scored(Data):
 
         scores = getattr(self.scores, "iloc", self.scores)  # of a data frame, its rows
         if scores is self.scores and not inputs.is_bfloat16(scores):
-            scores = np.asarray(on_host(scores))
+            scores = np.asarray(_common.on_host(scores))
         some = {"scores": scores[rows], "tasks": self.ids[rows], "within": None}
         some |= {name: take(getattr(self, name), name) for name in ("labels", "clusters")}
         classes = self.classes if self.matrix is None else self.matrix.classes

@@ -14,18 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    as_whole_numbers,
-    brief,
-    check_same_index,
-    check_same_length,
-    check_same_shape,
-    listed,
-    on_host,
-)
+from metapac import _common
+from metapac._common import Array, Counts, Floats, brief, listed
 from metapac._text import without_invisible
 from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput, keyword
@@ -37,7 +27,7 @@ def as_score_array(name: str, scores: ArrayLike) -> Floats:
         masked = np.ma.getmaskarray(scores).sum()
         raise InvalidInput(f"{name} holds {masked} masked values; pass only examples with one.")
     try:
-        array = np.asarray(on_host(scores))
+        array = np.asarray(_common.on_host(scores))
     except ValueError as error:
         raise InvalidInput(f"{name} must be rectangular, got rows of unequal length.") from error
     if array.dtype.kind == "O":
@@ -240,7 +230,7 @@ def match_names(
 def as_column(name: str, values: Any) -> Array:
     """Return one value for each example as an array; of lists, as Python objects."""
     if hasattr(values, "__array__"):
-        array = np.asarray(on_host(values))
+        array = np.asarray(_common.on_host(values))
     elif isinstance(values, str | Set | Mapping) or not isinstance(values, Iterable):
         rule = f"{name} must hold one value for each example, in the same order"
         raise InvalidInput(f"{rule}, got {brief(values)}.")
@@ -344,8 +334,8 @@ def as_task_sizes(sizes: Any, names: Array) -> Counts:
     """Return the number of examples of each task, from an array or a mapping from task."""
     if isinstance(sizes, Mapping):
         sizes = reorder_by_task("sizes", sizes, "task_thresholds", names.tolist())
-    counts = as_whole_numbers("sizes", sizes, minimum=1)
-    check_same_shape("sizes", counts, "tasks", names)
+    counts = _common.as_whole_numbers("sizes", sizes, minimum=1)
+    _common.check_same_shape("sizes", counts, "tasks", names)
     return counts
 
 
@@ -501,9 +491,9 @@ def read_class_matrix(
             raise InvalidInput(f"classes needs scores of shape (n, classes) and labels, got {got}.")
         return None
     names = _column_classes(array.shape[1], scores, classes)
-    check_same_index("labels", labels, "scores", scores)
+    _common.check_same_index("labels", labels, "scores", scores)
     found, codes = as_class_codes(labels)
-    check_same_length("scores", array, "labels", codes)
+    _common.check_same_length("scores", array, "labels", codes)
     return ClassMatrix(array, names, find_classes(found, names)[codes])
 
 

@@ -14,16 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from metapac import guarantee
 from metapac._text import inflect, visible
 from metapac.columns import hold_losses, hold_numbers
 from metapac.evidence import UNKNOWN, Outcome, Part
-from metapac.guarantee import (
-    BALANCED,
-    averages_classes,
-    describe_list_draw,
-    describe_share,
-    percent,
-)
+from metapac.guarantee import BALANCED, percent
 
 if TYPE_CHECKING:
     from metapac import context
@@ -121,7 +116,7 @@ def explain_guarantee(
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
     is_interval = hold_numbers(columns)
-    is_average = averages_classes(g, columns)
+    is_average = guarantee.averages_classes(g, columns)
     miss, use = "a set without the true label", USE
     if hold_losses(columns):
         miss, use = "", _USE_LOSS
@@ -144,10 +139,12 @@ def explain_guarantee(
     basis += f" {drawn_rows}" if drawn_rows else ""
     sure = describe_confidence(g.delta, drawn.count_units(tasks + absent), drawn.units)
     sure += describe_dishonest(g, drawn, absent)
-    share, beyond, draw = describe_share(g, words.unit, words.units, several), "", ""
+    share, beyond, draw = guarantee.describe_share(g, words.unit, words.units, several), "", ""
     if (of_list := g.list_of_new_tasks) is not None:
         beyond = f"{drawn.units} that are not on the list"
-        draw = describe_list_draw(of_list, drawn.units, (tasks + absent) * (not g.min_examples))
+        draw = guarantee.describe_list_draw(
+            of_list, drawn.units, (tasks + absent) * (not g.min_examples)
+        )
     conditions = describe_conditions(about, drawn.units, g, draw, is_average=is_average)
     conditions += describe_shift(g, drawn.units, free_shift)
     single, whole = _describe_rates(words, g, is_risk=hold_losses(columns))
@@ -401,7 +398,7 @@ def summarise_guarantee(
     """Return the guarantee of `MetaPS` in one plain sentence."""
     words = Words.from_context(about)
     clusters = None if cluster is None else visible(cluster[1])
-    share = f"In {describe_share(g, words.unit, words.units, clusters)}"
+    share = f"In {guarantee.describe_share(g, words.unit, words.units, clusters)}"
     share += " of the same kind" * (cluster is None and g.new_tasks is None)
     share = f"For each class separately: in{share[2:]}" if g.per_class else share
     if g.min_examples:

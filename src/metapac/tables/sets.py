@@ -19,19 +19,9 @@ from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
 from metapac.sets import ROUNDINGS, SetSummary, interval_radius, judge_empty, quantile_inset
+from metapac.tables import engines
 from metapac.tables.data_checks import judge_sums
-from metapac.tables.engines import (
-    add_up,
-    as_int,
-    check_case_collisions,
-    constant_floats,
-    constant_list,
-    exact,
-    next_float,
-    pick,
-    previous_float,
-    upload,
-)
+from metapac.tables.engines import as_int, constant_floats, constant_list, exact
 from metapac.tables.scores import (
     FEW_CLASSES,
     LARGEST,
@@ -67,10 +57,12 @@ def smallest_kept_scores(thresholds: Array, calibrated: Precision, precision: Pr
     if coarse == precision:
         return rounded.astype(np.float64)
     edge = np.ldexp(precision.type(1), np.finfo(coarse).maxexp)  # where coarse numbers overflow
-    ends = [x.astype(precision).clip(-edge, edge) for x in (previous_float(rounded), rounded)]
+    ends = [
+        x.astype(precision).clip(-edge, edge) for x in (engines.previous_float(rounded), rounded)
+    ]
     middle = (ends[0] + ends[1]) / 2  # between one that is dropped and one that is kept: exact
     with np.errstate(over="ignore"):
-        kept = np.where(middle.astype(coarse) >= rounded, middle, next_float(middle))
+        kept = np.where(middle.astype(coarse) >= rounded, middle, engines.next_float(middle))
     return np.where(rounded == -np.inf, -np.inf, kept).astype(np.float64)
 
 
@@ -208,7 +200,7 @@ class KeptLabels:
     def size(self) -> Any:
         """Number of labels in the set."""
         if self.of_classes.lists is None:
-            return add_up([as_int(is_in_set) for is_in_set in self.each])
+            return engines.add_up([as_int(is_in_set) for is_in_set in self.each])
         if len(self.cuts) == 1:  # Ibis lets PostgreSQL use positions once in a query
             return self.of_classes.lists.filter(lambda x: is_kept(x, self.cuts[0])).length()
         return self.positions.length()
@@ -242,7 +234,11 @@ class KeptLabels:
             labels = constant_list(texts)
             return _join(self.positions.map(lambda i: labels[i]))
         pairs = zip(self.each, texts, strict=True)
-        return "[" + add_up([kept.ifelse(f", {text}", "") for kept, text in pairs]).substr(2) + "]"
+        return (
+            "["
+            + engines.add_up([kept.ifelse(f", {text}", "") for kept, text in pairs]).substr(2)
+            + "]"
+        )
 
 
 def _join(texts: Any) -> Any:
@@ -274,7 +270,7 @@ def keeps_label(rows: Rows, cuts: Sequence[Any], score: Any, labels: Any) -> Any
         return is_kept(score, cuts[0])
     texts = [str(name) for name in rows.names or ()]
     if len(texts) > FEW_CLASSES and rows.source.traits.has_lists and isinstance(cuts[0], float):
-        cut = pick(constant_floats([*cuts]), constant_list(texts).index(labels))
+        cut = engines.pick(constant_floats([*cuts]), constant_list(texts).index(labels))
         return score.cast("float64") >= cut
     pairs = zip(texts, cuts, strict=True)
     return ibis.cases(*((labels == text, is_kept(score, cut)) for text, cut in pairs))
@@ -350,7 +346,9 @@ def _join_cuts(
     examples = rows.source.table.select(**own, **scores)
     names = [[f"cut{i}_{j}" for j in range(cuts.shape[2])] for i in range(len(cuts))]
     columns = {name: cuts[i, :, j] for i, row in enumerate(names) for j, name in enumerate(row)}
-    table = examples.join(upload(examples.schema()["task"], tasks.tolist(), **columns), "task")
+    table = examples.join(
+        engines.upload(examples.schema()["task"], tasks.tolist(), **columns), "task"
+    )
     joined = replace(of_classes, each=[table[name] for name in scores], lists=None)
     return table, joined, [[table[name] for name in row] for row in names]
 
@@ -532,4 +530,4 @@ def _check_new_columns(source: Source, names: list[str]) -> None:
     taken = [name for name in names if name.lower() in present]
     if taken:
         raise InvalidInput(f"{source.name} already has a column {taken[0]!r}. Rename or drop it.")
-    check_case_collisions("the result", names)
+    engines.check_case_collisions("the result", names)
