@@ -7,6 +7,7 @@ converted value, or raises.
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import numbers
 import os
@@ -125,6 +126,12 @@ def check_bool(name: str, value: object) -> None:
         raise InvalidInput(f"{name} must be True or False, got {value!r}.")
 
 
+def check_text(name: str, value: object) -> None:
+    """Raise unless ``value`` is text that is not blank."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"{name} must be a non-empty string, got {brief(value)}.")
+
+
 def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
     """Return ``value`` as int64 of any shape, with no element below ``minimum``."""
     return _as_counts(name, value, minimum, "hold whole numbers")
@@ -180,6 +187,11 @@ def brief(value: object) -> str:
     """Return the repr of a value in one line of at most 60 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def hash_text(text: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal digits, also of one that UTF-8 cannot encode."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def listed(words: Sequence[str], *, shown: int = 5) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from metapac._common import brief, listed, warn
+from metapac._common import brief, check_text, listed, warn
 from metapac._text import name_score
 from metapac.data_checks import judge_near_names, report
 from metapac.errors import InvalidInput
@@ -78,7 +78,7 @@ class Context:
             raise InvalidInput(f"{rule}, got {brief(self.draw)}.")
         for name, value in vars(self).items():
             if name not in (*_APART, "draw") and (value is not None or name in ("unit", "example")):
-                _check_name(name, value)
+                check_text(name, value)
         for name in _APART:
             object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
 
@@ -112,7 +112,7 @@ class Context:
             Name of the model that gave the scores; None if it is not known.
         """
         if model is not None:
-            _check_name("model", model)
+            check_text("model", model)
             _check_same("model", "model", model, self.model, parameter="model")
 
     def check_score(self, score: str | ScoreFunction | Callable[[Any], Any] | None) -> None:
@@ -124,7 +124,7 @@ class Context:
             Score function that gave the scores; None if it is not known.
         """
         if score is not None:
-            _check_name("score", name_score(score))
+            check_text("score", name_score(score))
             known = None if self.score is None else name_score(self.score)
             _check_same("the score", "score function", name_score(score), known)
 
@@ -166,11 +166,6 @@ def _check_same(name: str, what: str, given: str, known: str | None, **error: st
     elif given != known:
         text = f"{name} must be {known!r}, the {what} that was calibrated, got {given!r}"
         raise InvalidInput(f"{text}. A guarantee holds for one {what}.", **error)
-
-
-def _check_name(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be a non-empty string, got {value!r}.")
 
 
 def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:

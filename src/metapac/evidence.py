@@ -10,7 +10,6 @@ is `Evidence`, a few numbers per task: all that sites send and that files keep.
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -132,10 +131,8 @@ def randomise_thresholds(
     """
     if not len(names):
         return thresholds[:, : len(guarantee.levels)]
-    seed, digests = f"metapac randomise {guarantee.randomise}\n", []
-    for name in map(str, names):
-        text = f"{seed}{name}".encode("utf-8", "backslashreplace")
-        digests.append((hashlib.sha256(text).digest(), name))
+    seed = f"metapac randomise {guarantee.randomise}\n"
+    digests = [(_common.hash_text(f"{seed}{name}"), name) for name in map(str, names)]
     place = np.argsort(sorted(range(len(names)), key=digests.__getitem__)) + 1
     epsilon, levels, sampling, _ = _rank_rule(guarantee)
     distinct, which = np.unique(sizes, return_inverse=True)
@@ -421,8 +418,7 @@ def draw_tasks(names: Sequence[Any], clusters: Sequence[Any], rng: int) -> list[
         members.setdefault(str(cluster), []).append(position)
     drawn = []
     for cluster, inside in members.items():
-        digest = hashlib.sha256(cluster.encode("utf-8", "backslashreplace")).digest()
-        own = np.random.default_rng([seed, int.from_bytes(digest, "big")])
+        own = np.random.default_rng([seed, int(_common.hash_text(cluster), 16)])
         ordered = sorted(inside, key=lambda position: str(names[position]))
         drawn.append(ordered[int(own.integers(len(ordered)))])
     return sorted(drawn)

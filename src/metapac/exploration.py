@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -557,15 +556,6 @@ class Outlook:
         each = " per class" * best.per_class
         levels = f"epsilon {best.epsilon:g} and alpha {best.alpha:g}{each}"
         return f"Recommended: {levels}, the strictest levels with {rule}."
-
-
-def draw_pilot_tasks(names: Iterable[Any], number: int) -> list[Any]:
-    """Return random tasks, by a hash of their names: drawn again, they are the same ones."""
-
-    def place(name: Any) -> bytes:
-        return hashlib.sha256(f"pilot/{name}".encode("utf-8", "backslashreplace")).digest()
-
-    return sorted(names, key=place)[:number]
 
 
 def read_pilot(path: PathLike) -> Exploration:

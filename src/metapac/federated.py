@@ -112,11 +112,8 @@ class Site:
     def __post_init__(self) -> None:
         _check_name(self.name)
         for parameter in ("model", "score"):
-            value = getattr(self, parameter)
-            if value is not None and not (isinstance(value, str) and value.strip()):
-                raise InvalidInput(
-                    f"{parameter} must be a non-empty string, got {_common.brief(value)}."
-                )
+            if (value := getattr(self, parameter)) is not None:
+                _common.check_text(parameter, value)
         try:
             self._check_numbers()
         except InvalidInput as error:

@@ -104,13 +104,11 @@ def _describe_sets(threshold: Thresholds) -> str:
     return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
 
 
-def describe_example_guarantee(
-    epsilon: float, delta: float, *, examples: int, threshold: float
-) -> str:
+def describe_example_guarantee(epsilon: float, delta: float, examples: int, cut: float) -> str:
     """Return the guarantee of ``PS``, which covers new examples but no single task."""
     return (
         f"With confidence {percent(delta, complement=True)} over the draw of the {examples} "
-        f"calibration examples, {_describe_sets(threshold)} miss the true label at most "
+        f"calibration examples, {_describe_sets(cut)} miss the true label at most "
         f"{percent(epsilon)} of the time on new examples, provided that these are drawn i.i.d. "
         "from the same distribution, that no calibration example was seen in training, and that "
         "the score function is fixed; this says nothing about any one task within that "

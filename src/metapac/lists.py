@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from metapac import artefact
-from metapac._common import PathLike, as_whole_number, brief, listed
+from metapac._common import PathLike, as_whole_number, brief, hash_text, listed
 from metapac.data_checks import check_names_differ
 from metapac.errors import InvalidInput
 from metapac.inputs import as_task_ids, as_task_names
@@ -31,6 +30,11 @@ FORMAT = artefact.Format(
     remedy="Draw again, from the same list and with the same seed.",
     shape=_Document,
 )
+
+
+def sort_by_hash(names: Iterable[Any], seed: object) -> list[Any]:
+    """Return names in an order that only the seed and each name decide."""
+    return sorted(names, key=lambda name: hash_text(f"{seed}/{name}"))
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Draw:
     @cached_property
     def drawn(self) -> tuple[Any, ...]:
         """The tasks to calibrate on, in the order of the list."""
-        chosen = {*sorted(self.names, key=self._place)[: self.tasks]}
+        chosen = {*sort_by_hash(self.names, self.seed)[: self.tasks]}
         return tuple(name for name in self.names if name in chosen)
 
     @cached_property
@@ -77,14 +81,11 @@ class Draw:
         drawn = {*self.drawn}
         return tuple(name for name in self.names if name not in drawn)
 
-    def _place(self, name: Any) -> str:
-        return _hash(f"{self.seed}/{name}")
-
     @property
     def list_checksum(self) -> str:
         """SHA-256 of the sorted names, one in each line: ``LC_ALL=C sort | sha256sum``."""
         text = "".join(f"{name}\n" for name in sorted(map(str, self.names)))
-        return f"sha256:{_hash(text)}"
+        return f"sha256:{hash_text(text)}"
 
     def describe(self) -> str:
         """Return the draw in words.
@@ -157,10 +158,6 @@ def check_drawn(draw: Draw, tasks: Iterable[Any], new_tasks: int | None, absent:
     if new_tasks != len(draw.rest):
         rule = f"new_tasks must be {len(draw.rest)}, the rest of the list that was drawn from"
         raise InvalidInput(f"{rule}, got {new_tasks}.")
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _check_list(names: Any) -> tuple[Any, ...]:

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac import artefact
-from metapac._common import PathLike, as_probability, as_whole_number, check_bool, listed
+from metapac._common import (
+    PathLike,
+    as_probability,
+    as_whole_number,
+    check_bool,
+    check_text,
+    listed,
+)
 from metapac._text import format_table, visible
 from metapac.betting import HORIZON, RUN_LENGTH, Added, Power, Step, Watch, exceeds, reaches
 from metapac.columns import hold_losses
@@ -229,8 +236,8 @@ def _key(entry: Counted) -> tuple[str, str | None]:
 
 def check_batch(batch: str | None, again: bool) -> None:
     """Raise InvalidInput if the name of a batch is no text, or is missing where it is needed."""
-    if batch is not None and (not isinstance(batch, str) or not batch.strip()):
-        raise InvalidInput(f"batch must be a non-empty string, got {batch!r}.")
+    if batch is not None:
+        check_text("batch", batch)
     check_bool("again", again)
     if again and batch is None:
         raise InvalidInput("again needs the name of the batch; pass batch too.", parameter="again")

@@ -1270,9 +1270,8 @@ class PS(ThresholdSets):
     def promise_(self) -> str:
         """The guarantee in one sentence, with its numbers and its assumptions."""
         self.check_calibrated()
-        sentence = guarantee.describe_example_guarantee(
-            self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
-        )
+        stated = self.epsilon, self.delta, self.n_examples_, self.threshold_
+        sentence = guarantee.describe_example_guarantee(*stated)
         return sentence if self.threshold_ > -math.inf else f"{sentence} {guarantee.TRIVIAL}"
 
     def explain(self) -> str:

@@ -23,7 +23,7 @@ from metapac.columns import Columns
 from metapac.columns import open_table as open_any
 from metapac.context import Context
 from metapac.errors import InvalidInput
-from metapac.exploration import ALPHAS, EPSILONS, Outlook, draw_pilot_tasks, read_pilot
+from metapac.exploration import ALPHAS, EPSILONS, Outlook, read_pilot
 from metapac.federated import count_liars
 from metapac.guarantee import drop_defaults
 from metapac.planning import Plan, complete_plan, find_supported, name_delta, plan_half
@@ -284,7 +284,7 @@ def _draw(names: list[Any], pilot: str | None, output: Path | None) -> list[Any]
     before = {*map(str, known)}
     old = [name for name in names if str(name) in before]
     new = [name for name in names if str(name) not in before]
-    return old + draw_pilot_tasks(new, max(number - len(old), 0))
+    return old + lists.sort_by_hash(new, "pilot")[: max(number - len(old), 0)]
 
 
 def _show_outlook(

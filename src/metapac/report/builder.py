@@ -72,10 +72,8 @@ class SignOff:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not (isinstance(value, str) and value.strip()):
-                message = f"{field.name} must be a non-empty string, got {brief(value)}."
-                raise InvalidInput(message, parameter=field.name)
+            if (value := getattr(self, field.name)) is not None:
+                _common.check_text(field.name, value)
         if self.decision is not None:
             _common.check_one_of("decision", self.decision, DECISIONS)
         if self.conditions is not None and self.decision not in (None, "conditions"):
