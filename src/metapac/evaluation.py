@@ -223,12 +223,8 @@ class Evaluation:
         """
         if self.by_class is not None or isinstance(self.epsilon, Mapping):
             return []
-        far = [
-            part
-            for part in self.classes or ()
-            if part.low > self.epsilon and part.error >= _FAR * self.epsilon
-        ]
-        return sorted(far, key=lambda part: -part.error)
+        epsilon, above = self.epsilon, [x for x in self.classes or () if x.low > self.epsilon]
+        return sorted((x for x in above if x.error >= _FAR * epsilon), key=lambda x: -x.error)
 
     def worst(self, number: int = 5) -> list[dict[str, Any]]:
         """Return the tasks with the strongest evidence of a miss rate above epsilon.
@@ -418,10 +414,9 @@ class Evaluation:
             lines.append(f"Intervals: mean width {np.mean(self.widths):.4g} over {words.units}.")
         if (shares := self.set_shares) is not None:
             figures, kinds = self._figures(), [f"{format_share(shares[k])} {k}" for k in _KINDS]
-            lines.append(
-                f"Sets: mean size {figures['set_size']:.2f} over {words.units}, "
-                f"{figures['set_size_over_rows']:.2f} over rows; {', '.join(kinds)}."
-            )
+            means = f"{figures['set_size']:.2f} over {words.units}"
+            means += f", {figures['set_size_over_rows']:.2f} over rows"
+            lines.append(f"Sets: mean size {means}; {', '.join(kinds)}.")
         return lines
 
     def _describe_shares(self, words: Words) -> list[str]:
@@ -437,10 +432,9 @@ class Evaluation:
         mean = format_share(float(np.mean(self.errors)))
         limit = f"at most {percent(self.epsilon)}"
         limit = f"{limit} missed" if words.rate == "miss rate" else f"a {words.rate} of {limit}"
-        return [
-            f"{words.count_units(len(self.tasks))} ({examples}{left_out}): {limit} on {within} of "
-            f"{len(self.tasks)}, {mean} on average."
-        ]
+        count, total = words.count_units(len(self.tasks)), len(self.tasks)
+        where = f"{limit} on {within} of {total}, {mean} on average"
+        return [f"{count} ({examples}{left_out}): {where}."]
 
     def _class_table(self) -> str:
         """Return the misses of each class; of many classes, those missed most."""
@@ -473,11 +467,10 @@ _PER_CLASS = "For a guarantee for each class, calibrate for each class."
 
 def describe_neglected(evaluation: Evaluation, words: Words, remedy: str = _PER_CLASS) -> str:
     """Return which classes are missed far more often than epsilon; empty if none is."""
-    rates = [
-        f"{part.label} in {part.missed:,} of {words.count_examples(part.examples)} "
-        f"({format_share(part.error)})"
-        for part in evaluation.neglected
-    ]
+    rates = []
+    for part in evaluation.neglected:
+        count = f"{part.missed:,} of {words.count_examples(part.examples)}"
+        rates.append(f"{part.label} in {count} ({format_share(part.error)})")
     if not rates:
         return ""
     subject = "a class is" if len(rates) == 1 else f"{len(rates):,} classes are"
@@ -641,17 +634,11 @@ def _evaluate(tally: Tally, epsilon: Any, least: int) -> Evaluation:
     if tally.widths is not None:
         sums = np.bincount(tally.task, weights=tally.widths, minlength=length)
         widths = sums[covered] / examples[covered]
-    return Evaluation(
-        tally.names[covered],
-        examples[covered],
-        missed[covered],
-        sets and grouping.take_sets(sets, covered),
-        epsilon,
-        left_out=int(np.count_nonzero(~covered)),
-        widths=widths,
-        ranges=tally.ranges[covered],
-        clusters=None if tally.clusters is None else (*compress(tally.clusters, covered),),
-    )
+    sets = sets and grouping.take_sets(sets, covered)
+    counts = tally.names[covered], examples[covered], missed[covered], sets, epsilon
+    clusters = None if tally.clusters is None else (*compress(tally.clusters, covered),)
+    more: Any = {"widths": widths, "ranges": tally.ranges[covered], "clusters": clusters}
+    return Evaluation(*counts, left_out=int(np.count_nonzero(~covered)), **more)
 
 
 def _class_misses(
@@ -761,10 +748,8 @@ def evaluate(
         missing = _compare_with_list(promise.context_, judged)
         levels |= {"new_tasks": new_tasks, "there": len(judged.names)}
     found = assess(promise, judged, minimum, levels)
-    overlap = tuple(tally.names[old].tolist())
-    evaluation = replace(
-        found, overlap=overlap, min_examples=max(1, minimum), drawn=drawn, missing=missing
-    )
+    more: Any = {"overlap": tuple(tally.names[old].tolist()), "drawn": drawn, "missing": missing}
+    evaluation = replace(found, min_examples=max(1, minimum), **more)
     _check_any_left(evaluation)
     return replace(evaluation, verdict=_complete(found.verdict, promise))
 

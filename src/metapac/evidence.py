@@ -147,11 +147,8 @@ def _upper_places(
 ) -> tuple[int, ...]:
     """Return at each level the last place at which a task of this size takes the higher rank."""
     ranks = _cached_rank_table((size,), epsilon, levels, sampling, False)[0].tolist()
-    chances = [
-        binomial.chance_of_next(size, epsilon, level, rank, is_iid=sampling == "iid")
-        for level, rank in zip(levels, ranks, strict=True)
-    ]
-    return tuple(math.floor(chance * tasks) for chance in chances)
+    chance = functools.partial(binomial.chance_of_next, size, epsilon, is_iid=sampling == "iid")
+    return tuple(math.floor(chance(*pair) * tasks) for pair in zip(levels, ranks, strict=True))
 
 
 UNKNOWN = -1  # the size of a task whose site did not send it
@@ -302,10 +299,8 @@ class Evidence(NamedTuple):
         if self.classes is None:
             return [self._part(guarantee, None, 0)]
         guarantee.check_classes(self.classes)
-        return [
-            self._part(guarantee.for_class(label, self.classes), label, index)
-            for index, label in enumerate(self.classes)
-        ]
+        each = [(guarantee.for_class(label, self.classes), label) for label in self.classes]
+        return [self._part(*pair, index) for index, pair in enumerate(each)]
 
     def _part(self, guarantee: Guarantee, label: Any, index: int) -> Part:
         sizes = self.sizes[:, index]
@@ -526,16 +521,15 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
     classes = inputs.as_classes(body["classes"]) if "classes" in body else None
     by_task = (len(names),) if classes is None else (len(names), len(classes))
     shape = (len(names), 1 if classes is None else len(classes))
-    read = functools.partial(_as_shape, body)
+    # Early versions did not store the lowest scores.
+    read = functools.partial(_as_shape, {"lowest": [-np.inf] * shape[1], **body})
     sizes = read("sizes", by_task, np.int64).reshape(shape)
     _common.as_whole_numbers("evidence.sizes", sizes, minimum=-1 if classes is None else 0)
     evidence = Evidence(
         names,
         sizes,
         read("thresholds", (*by_task, levels), np.float64).reshape(*shape, levels),
-        read("lowest", shape[1:], np.float64)
-        if "lowest" in body  # early versions did not store it
-        else np.full(shape[1], -np.inf),
+        read("lowest", shape[1:], np.float64),
         precision,
         classes,
         highest=read("highest", shape[1:], np.float64) if "highest" in body else None,

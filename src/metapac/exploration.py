@@ -19,7 +19,7 @@ from metapac._text import format_table
 from metapac.columns import hold_numbers
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
-from metapac.evidence import Evidence, Part, check_sampling, ranks_within
+from metapac.evidence import Evidence, check_sampling, ranks_within
 from metapac.grouping import Data, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
@@ -245,10 +245,8 @@ class Exploration:
         """Least number of calibration tasks for each alpha and some deltas, one guarantee."""
         deltas = dict.fromkeys([*ADVISED_DELTAS, self.delta, None])
         asked = {cell.alpha: self.guarantee(replace(cell, per_class=False)) for cell in self.cells}
-        return {
-            alpha: {delta: least_tasks(replace(asked[alpha], delta=delta)) for delta in deltas}
-            for alpha in sorted(asked)
-        }
+        pairs = sorted(asked.items(), key=lambda pair: pair[0])
+        return {a: {d: least_tasks(replace(g, delta=d)) for d in deltas} for a, g in pairs}
 
     def guarantee(self, cell: Cell) -> Guarantee:
         """Return the guarantee that a cell is about.
@@ -306,13 +304,11 @@ class Exploration:
         """
         import pandas as pd
 
-        levels = ("epsilon", "alpha", "per_class", "tasks")
-        rows = [
-            {name: getattr(cell, name) for name in levels}
-            | {name: getattr(cell, name).value for name in _ESTIMATES}
-            | {f"missed_{label}": cell.missed[label].value for label in self.classes}
-            for cell in self.cells
-        ]
+        rows = []
+        for cell in self.cells:
+            row = {x: getattr(cell, x) for x in ("epsilon", "alpha", "per_class", "tasks")}
+            row |= {name: getattr(cell, name).value for name in _ESTIMATES}
+            rows.append(row | {f"missed_{x}": cell.missed[x].value for x in self.classes})
         return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -524,11 +520,9 @@ class Outlook:
             lines.append(f"width: mean width of the intervals, {about}; {middle}")
         else:
             share = f"{found.prevalence[self._rarest]:.1%} of the examples"
-            lines += [
-                f"set size: mean number of labels, of {len(found.classes)}, {about}",
-                f"{self._missed}: how many of this class, {share}, have a set without it",
-                "per class: set size with a guarantee for each class, --per-class",
-            ]
+            lines.append(f"set size: mean number of labels, of {len(found.classes)}, {about}")
+            lines.append(f"{self._missed}: how many of this class, {share}, have a set without it")
+            lines.append("per class: set size with a guarantee for each class, --per-class")
         if any(self._show(cell) == "refused" for cell in found.cells):
             lines.append("refused: too many tasks have too few examples (of some class)")
         return lines
@@ -586,14 +580,12 @@ def read_pilot(path: PathLike) -> Exploration:
     """
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
-        pilot = Exploration(
-            **{field.name: body[field.name] for field in fields(Exploration) if field.name in body}
-            | {
-                "tasks": tuple(as_task_names(body["tasks"]).tolist()),
-                "prevalence": dict(body["prevalence"]),
-                "cells": tuple(map(_read_cell, body["cells"])),
-            }
-        )
+        known = {
+            field.name: body[field.name] for field in fields(Exploration) if field.name in body
+        }
+        known |= {"tasks": tuple(as_task_names(body["tasks"]).tolist())}
+        known |= {"prevalence": dict(body["prevalence"])}
+        pilot = Exploration(**known | {"cells": tuple(map(_read_cell, body["cells"]))})
         pilot._check()
         artefact.check_written(body, pilot.to_dict())
     return pilot
@@ -683,7 +675,7 @@ def explore(
     skipped, tell = check_allowed(allow), progress or _common.ignore_progress
     check_levels(epsilons[-1], alphas[-1], delta, allow=skipped)
     n_tasks = None if n_tasks is None else _common.as_whole_number("n_tasks", n_tasks)
-    coming = Coming(n_tasks, sizes)
+    coming = n_tasks, sizes
     data, _drawn = as_data(scores, tasks, labels, classes, None, within).draw_rows(0)
     names = _check_classes(data)
     if data.clusters_of([]) is not None:
@@ -706,31 +698,14 @@ def explore(
         tell("measuring the intervals", 0, None)
         counted = _count_widths(data, trials, precision)
         totals = shared.task_sizes
-    return Exploration(
-        tuple(pilot.tolist()),
-        int(totals.sum()),
-        delta,
-        dict(zip(names, (totals / totals.sum()).tolist(), strict=True)) if names else {},
-        tuple(_summarise(*pair, names) for pair in zip(trials, counted, strict=True)),
-        columns or {},
-        split,
-        min_examples,
-        spread,
-        options,
-    )
+    shares = dict(zip(names, (totals / totals.sum()).tolist(), strict=True)) if names else {}
+    cells = tuple(_summarise(*pair, names) for pair in zip(trials, counted, strict=True))
+    found = tuple(pilot.tolist()), int(totals.sum()), delta, shares, cells, columns or {}
+    return Exploration(*found, split, min_examples, spread, options)
 
 
-class Coming(NamedTuple):
-    """What is known of the tasks to calibrate on: their number, or their sizes by class."""
-
-    tasks: int | None
-    sizes: Mapping[Any, ArrayLike] | None
-
-    def demand(self, part: Part) -> planning.Demand:
-        """Return the demand on these tasks of one class, or of all together."""
-        sizes = self.sizes or {}
-        own = sizes.get(part.label, 0 * np.asarray(sizes[None]))
-        return planning.Demand.from_sizes(part.guarantee, own, label=part.label)
+# What is known of the tasks to calibrate on: their number, or their sizes by class.
+Coming = tuple[int | None, Mapping[Any, ArrayLike] | None]
 
 
 class _Trial(NamedTuple):
@@ -790,16 +765,21 @@ def _make_trials(
     for g, part in zip(guarantees, np.split(found.thresholds, len(grid), axis=1), strict=True):
         own = found._replace(thresholds=part)
         evidence = Evidence.from_statistics(own, classes, data.describe()[0])
-        trials.append(_trial(g, evidence, coming))
+        trials.append(_trial(g, evidence, *coming))
     return found, trials
 
 
-def _trial(guarantee: Guarantee, evidence: Evidence, coming: Coming) -> _Trial:
+def _trial(
+    guarantee: Guarantee, evidence: Evidence, number: int | None, sizes: Mapping[Any, Any] | None
+) -> _Trial:
     """Return the thresholds to expect."""
     parts, used = evidence.parts(guarantee), evidence.sizes >= guarantee.min_examples
-    least = least_tasks(guarantee, len(parts))
-    tasks = coming.tasks or max(int(used.any(axis=1).sum()), least)
-    demands = [] if coming.sizes is None else [coming.demand(part) for part in parts]
+    least, demands = least_tasks(guarantee, len(parts)), []
+    tasks = number or max(int(used.any(axis=1).sum()), least)
+    if sizes is not None:
+        none = 0 * np.asarray(sizes[None])
+        each = [(part.guarantee, sizes.get(part.label, none), part.label) for part in parts]
+        demands = [planning.Demand.from_sizes(g, own, label=label) for g, own, label in each]
     best, without = np.full(len(parts), -np.inf), np.full(used.shape, -np.inf)
     for i, part in enumerate(parts):
         some = used[:, i]
@@ -849,10 +829,9 @@ def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:
         for counts, limit in zip(kinds, most, strict=True)
     ]
     size, empty, full = estimates + [Estimate(math.nan, math.nan, math.nan)] * (3 - len(estimates))
-    of_class = {
-        name: estimate_ratio(missed[used[:, j], j], examples[used[:, j], j])
-        for j, name in enumerate(names)
-    }
+    columns = zip(missed.T, examples.T, used.T, strict=True)
+    ratios = [estimate_ratio(few[here], many[here]) for few, many, here in columns]
+    of_class = dict(zip(names, ratios, strict=False))
     g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())
     levels = g.miss_rate, g.alpha, g.per_class, trial.tasks, thresholds
     needed = None if feasible else trial.least

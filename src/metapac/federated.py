@@ -230,17 +230,10 @@ def make_message(name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
     """Return the message of a site from its evidence, that of a single task."""
     if len(evidence.names) != 1:
         raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
-    return Site(
-        name,
-        guarantee,
-        tuple(evidence.sizes[0].tolist()),
-        tuple(map(tuple, evidence.thresholds[0].tolist())),
-        evidence.precision,
-        evidence.classes,
-        evidence.columns,
-        range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
-        within=evidence.within,
-    )
+    counts = tuple(evidence.sizes[0].tolist()), tuple(map(tuple, evidence.thresholds[0].tolist()))
+    known = evidence.precision, evidence.classes, evidence.columns
+    ends = None if evidence.ranges is None else tuple(evidence.ranges[0].tolist())
+    return Site(name, guarantee, *counts, *known, range=ends, within=evidence.within)
 
 
 def make_site(
@@ -374,17 +367,13 @@ def read_site(path: PathLike) -> Site:
             text = f"{path} has thresholds at levels {body['levels']}, but this metapac expects"
             text += f" {_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one"
             raise BadArtefact(f"{text} version at all sites.")
-        site = Site(
-            body["site"],
-            guarantee,
-            tuple(map(int, body["examples"])),
-            tuple(tuple(map(float, row)) for row in body["thresholds"]),
-            body["precision"],
-            None if body["classes"] is None else tuple(body["classes"]),
-            **{name: body.get(name) for name in ("columns", "model", "score")},
-            range=tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
-            within=DrawnRows.from_json(body["within"]) if "within" in body else None,
-        )
+        counts = tuple(map(int, body["examples"]))
+        thresholds = tuple(tuple(map(float, row)) for row in body["thresholds"])
+        more: Any = {name: body.get(name) for name in ("columns", "model", "score")}
+        more["classes"] = None if body["classes"] is None else tuple(body["classes"])
+        more["range"] = tuple(map(float, body["range"])) if "range" in body else None
+        more["within"] = DrawnRows.from_json(body["within"]) if "within" in body else None
+        site = Site(body["site"], guarantee, counts, thresholds, body["precision"], **more)
         artefact.check_written(body, site._to_json())
     return site
 

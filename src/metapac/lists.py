@@ -144,11 +144,8 @@ def check_drawn(draw: Draw, tasks: Iterable[Any], new_tasks: int | None, absent:
     lacking = [name for name in draw.drawn if str(name) not in found]
     others = [name for name in calibrated if str(name) not in drawn]
     kinds = ((lacking, "drawn but absent", absent), (others, "there but not drawn", 0))
-    faults = [
-        f"{len(names)} {what} ({listed([*map(repr, names)])})"
-        for names, what, most in kinds
-        if len(names) > most
-    ]
+    wrong = [(names, what) for names, what, most in kinds if len(names) > most]
+    faults = [f"{len(names)} {what} ({listed([*map(repr, names)])})" for names, what in wrong]
     if faults:
         text = (
             f"draw names other tasks than those calibrated on: {'; '.join(faults)}. The guarantee"

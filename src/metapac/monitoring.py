@@ -481,11 +481,9 @@ class Monitor:
         """
         sizes = zip(*(entry["examples"] for entry in self._counted), strict=True)
         least = max(1, self.terms.min_examples)
-        powers = [
-            watch.find_power(large)
-            for watch, part in zip(self._watches, sizes, strict=False)
-            if (large := [size for size in part if size >= least])
-        ]
+        large = ([size for size in part if size >= least] for part in sizes)
+        pairs = zip(self._watches, large, strict=False)
+        powers = [watch.find_power(some) for watch, some in pairs if some]
         return max(powers, key=lambda p: (p.reach or 1.0) / p.miss_rate, default=None)
 
     def sentence(self) -> str:
@@ -518,9 +516,7 @@ class Monitor:
         """
         added = added or Added([], [], (), 0)
         terms, power, (lower, upper) = self.terms, self.power(), self.interval
-        by_class = self.by_class and [
-            {"class": label} | _figures(steps) for label, steps in self.by_class.items()
-        ]
+        by_class = self.by_class and [{"class": x} | _figures(s) for x, s in self.by_class.items()]
         return {
             "status": self.status,
             "sentence": self.sentence(),
@@ -596,9 +592,8 @@ class Monitor:
         """
         if self._promise is None:
             raise InvalidInput("promise must be passed to Monitor.load to count tasks.")
-        options: Any = {"classes": classes, "clusters": clusters, "within": within}
-        options |= {"model": model, "allow": allow}
-        options["min_examples"] = self.terms.min_examples
+        options: Any = {"classes": classes, "clusters": clusters, "within": within, "model": model}
+        options |= {"allow": allow, "min_examples": self.terms.min_examples}
         evaluation = evaluate(self._promise, scores, tasks, labels, **options)
         return self.add_evaluation(evaluation, batch=batch, again=again, allow=allow)
 
@@ -742,11 +737,9 @@ class Monitor:
 
         if self.by_class is None:
             return pd.DataFrame(self.course, columns=Step._fields)
-        frames = [
-            pd.DataFrame(steps, columns=Step._fields).assign(**{"class": label})
-            for label, steps in self.by_class.items()
-        ]
-        return pd.concat(frames, ignore_index=True)
+        frames = {x: pd.DataFrame(s, columns=Step._fields) for x, s in self.by_class.items()}
+        named = [frame.assign(**{"class": label}) for label, frame in frames.items()]
+        return pd.concat(named, ignore_index=True)
 
     def plot(self, path: PathLike | None = None) -> Figure:
         """Draw the wealth with the alarm line, and the bounds of the share of violated tasks.

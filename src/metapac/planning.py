@@ -856,12 +856,11 @@ class Plan:
     def __str__(self) -> str:
         """What is needed, whether the tasks suffice, a table by split, and which split to use."""
         of = " each" if self.classes == 1 else f" of each of {self.classes} classes"
-        ends = [
-            f"{need.tasks:,} tasks with at least {need.examples_per_task:,} labelled "
-            f"example{'s' * (need.examples_per_task != 1)}{of} "
-            f"({need.labels * self.classes:,} labels in total)"
-            for need in (self.needs[0], self.needs[-1])
-        ]
+        ends = []
+        for tasks, size, _level in (self.needs[0], self.needs[-1]):
+            data = f"{size:,} labelled example{'s' * (size != 1)}{of}"
+            total = f"{tasks * size * self.classes:,} labels in total"
+            ends.append(f"{tasks:,} tasks with at least {data} ({total})")
         between = ", or something in between" * (len(self.needs) > 2)
         head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
         note = "Every split gives the same guarantee; joint is the default."

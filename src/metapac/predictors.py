@@ -201,11 +201,8 @@ class Calibrated(ABC):
 
     def _guarantee_params(self) -> dict[str, Any]:
         """Return the parameters that the guarantee depends on; mappings are copied."""
-        return {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in self.get_params().items()
-            if name != "on_infeasible"
-        }
+        params = {k: v for k, v in self.get_params().items() if k != "on_infeasible"}
+        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in params.items()}
 
     def _encoded_result(self) -> tuple[str, Any]:
         """Return the result with its name, as JSON can hold it."""
@@ -796,12 +793,11 @@ class MetaPS(ThresholdSets):
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the threshold of each class, or of all, and what it rests on."""
-        names = ("epsilon", "threshold", "tasks", "examples", "left_out")
-        return [
-            {"class": rule.label}
-            | {name: artefact.encode_floats(getattr(rule, name)) for name in names}
-            for rule in self._rules()
-        ]
+        names, rows = ("epsilon", "threshold", "tasks", "examples", "left_out"), []
+        for rule in self._rules():
+            numbers = {name: artefact.encode_floats(getattr(rule, name)) for name in names}
+            rows.append({"class": rule.label} | numbers)
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return thresholds and guarantee as JSON can hold them.

@@ -285,11 +285,8 @@ def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: Wor
     if len(names) > 1:
         which += f"; the {kind} evidence is for class {shown}"
     detail = _describe(verdict.together[shown], words, f" on class {shown}")
-    others = [
-        f" {other.capitalize()} for {_name_classes(some)}{alone}."
-        for other, some in by_status.items()
-        if some
-    ]
+    rest = {other: some for other, some in by_status.items() if some}
+    others = [f" {x.capitalize()} for {_name_classes(some)}{alone}." for x, some in rest.items()]
     return f"{status.capitalize()}{which}: {detail}{''.join(others)}"
 
 
@@ -631,10 +628,8 @@ def judge_each(
     there = len(pairs[0][0]) if there is None else there
     of_list = _as_list(new_tasks, alpha, there)
     missing = 0 if of_list is None else of_list.number - there
-    found = {
-        rate: count_trials(sizes, misses, rate, label, len(pairs), alpha, of_list, missing)
-        for rate in {*rates}
-    }
+    given = label, len(pairs), alpha, of_list, missing
+    found = {rate: count_trials(sizes, misses, rate, *given) for rate in {*rates}}
     share = equal_share(float(false_alarm), len(pairs))
     judged = partial(Verdict, alpha=alpha, delta=delta, false_alarm=share, of_list=of_list)
     return [judged(epsilon=rate, **found[rate][i]) for i, rate in enumerate(rates)]
@@ -661,7 +656,6 @@ def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Cou
         raise InvalidInput(f"examples must be one-dimensional, got shape {sizes.shape}.")
     if (wrong := misses > sizes).any():
         pair = f"{misses[wrong][0]} misses among {sizes[wrong][0]} examples"
-        raise InvalidInput(
-            f"missed must be at most examples, got {pair}.", parameter=("missed", "examples")
-        )
+        text = f"missed must be at most examples, got {pair}."
+        raise InvalidInput(text, parameter=("missed", "examples"))
     return sizes, misses

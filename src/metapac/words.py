@@ -6,10 +6,10 @@ down, so that whoever applies the rounded number keeps at least as many labels.
 
 from __future__ import annotations
 
+import decimal
 import html
 import math
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from metapac.evidence import UNKNOWN, Outcome, Part
 from metapac.guarantee import BALANCED, percent
 
 if TYPE_CHECKING:
-    from metapac import context
+    from metapac.context import Context
     from metapac.grouping import DrawnRows
     from metapac.guarantee import Guarantee
 
@@ -50,7 +50,7 @@ class Words(NamedTuple):
     rate: str = "miss rate"
 
     @classmethod
-    def from_context(cls, about: context.Context) -> Words:
+    def from_context(cls, about: Context) -> Words:
         """Return the words of a context."""
         model = "the model" if about.model is None else f"the model {visible(about.model)}"
         return cls(*inflect(visible(about.unit)), *inflect(visible(about.example)), model)
@@ -72,7 +72,8 @@ def round_down(threshold: float, digits: int = 3) -> str:
     """Return a threshold in some significant digits, never higher than it is."""
     if not math.isfinite(threshold):
         return str(threshold)
-    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(threshold)).normalize()
+    floor = decimal.Context(prec=digits, rounding=decimal.ROUND_FLOOR)
+    shown = floor.create_decimal(repr(threshold)).normalize()
     return f"{shown:f}" if -7 < shown.adjusted() < 16 else f"{shown:e}"
 
 
@@ -105,7 +106,7 @@ def explain_guarantee(
     g: Guarantee,
     rules: Sequence[Rule],
     tasks: int,
-    about: context.Context,
+    about: Context,
     columns: Mapping[str, Any] | None = None,
     cluster: tuple[str, str] | None = None,
     drawn_rows: str = "",
@@ -145,7 +146,7 @@ def explain_guarantee(
         draw = guarantee.describe_list_draw(
             of_list, drawn.units, (tasks + absent) * (not g.min_examples)
         )
-    conditions = describe_conditions(about, drawn.units, g, draw, is_average=is_average)
+    conditions = describe_conditions(about, drawn.units, g, draw, is_average)
     conditions += describe_shift(g, drawn.units, free_shift)
     single, whole = _describe_rates(words, g, is_risk=hold_losses(columns))
     return join_paragraphs(
@@ -153,7 +154,7 @@ def explain_guarantee(
         _describe_claim(words, g, rules, share, miss),
         f"{sure} {pool}",
         conditions,
-        list_limits(words, single, whole, limits, beyond, is_average=is_average),
+        list_limits(words, single, whole, *limits, beyond=beyond, is_average=is_average),
         use,
     )
 
@@ -173,7 +174,7 @@ def _describe_rates(words: Words, g: Guarantee, *, is_risk: bool) -> tuple[str, 
     return f"{single} {worse}, and nobody knows which" * exempt, share
 
 
-def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Context) -> str:
+def explain_examples(epsilon: float, delta: float, rule: Rule, about: Context) -> str:
     """Return the guarantee of `PS` in plain words, and what it does not say."""
     words, rate = Words.from_context(about), percent(epsilon)
     drawn = words.count_examples(rule.examples or 0)
@@ -299,7 +300,7 @@ def describe_confidence(delta: float | None, drawn: str, plural: str) -> str:
     return f"We are {sure} sure of it: {misled}."
 
 
-def describe_pool(about: context.Context, tasks: int) -> str:
+def describe_pool(about: Context, tasks: int) -> str:
     """Return what follows if the tasks were drawn from the same few classes."""
     if about.drawn_from is None:
         return ""
@@ -335,12 +336,7 @@ _LEAST_SHIFT = 0.001  # less is not worth a sentence
 
 
 def describe_conditions(
-    about: context.Context,
-    units: str,
-    g: Guarantee | None = None,
-    draw: str = "",
-    *,
-    is_average: bool = True,
+    about: Context, units: str, g: Guarantee | None = None, draw: str = "", is_average: bool = True
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     words = Words.from_context(about)
@@ -368,13 +364,7 @@ def describe_conditions(
 
 
 def list_limits(
-    words: Words,
-    single: str,
-    share: str,
-    more: Sequence[str] = (),
-    beyond: str = "",
-    *,
-    is_average: bool = True,
+    words: Words, single: str, share: str, *more: str, beyond: str = "", is_average: bool = True
 ) -> str:
     """Return for which tasks, classes and examples a guarantee says nothing."""
     classes = [
@@ -391,7 +381,7 @@ def list_limits(
 
 def summarise_guarantee(
     g: Guarantee,
-    about: context.Context,
+    about: Context,
     columns: Mapping[str, Any] | None = None,
     cluster: tuple[str, str] | None = None,
 ) -> str:

@@ -126,35 +126,38 @@ _SCORES = ("score", "label", "columns", "classes", "classes_column", "losses", *
 
 def name_calibration(table: Table, given: Columns, *, per_class: bool) -> Table:
     """Return a table with the columns to calibrate on: those given, or those that it names."""
-    origin = read_origin(table)
-    columns = {} if origin is None else dict(origin.columns)
-    filled = _fill(given, columns)
-    if filled["task"] is None:
+    wanted = ["score"]
+    if per_class:
+        wanted += ["label", "classes"]
+    elif "classes_column" in _read_columns(table):  # stored, for new tables that do not say
+        wanted += ["columns", "classes_column"]
+    named = _fill(table, given, wanted)
+    if named.columns.task is None:
         text = "task is missing, the column with the task of each example. Only tables that"
         raise InvalidInput(f"{text} 'metapac score' wrote name it themselves.", parameter="task")
-    if not any(filled[name] is not None for name in _SCORES):
-        wanted = ["score"]
-        if per_class:
-            wanted += ["label", "classes"]
-        elif "classes_column" in columns:  # stored in the promise, for new tables that do not say
-            wanted += ["columns", "classes_column"]
-        filled |= {name: columns[name] for name in wanted if name in columns}
-    return table.with_columns(**filled)
+    return named
 
 
 def name_new(table: Table, given: Columns, predictor: Any, *, labelled: bool = True) -> Table:
     """Return a table with the columns of new tasks: those given, or those that it names."""
-    origin = read_origin(table)
-    if origin is None:
-        return table.with_columns(**vars(given))
-    columns = dict(origin.columns)
-    filled = _fill(given, columns)
+    wanted = ["columns", *(["label"] if labelled else [])]
+    if getattr(predictor, "classes_", None) is None:
+        wanted += ["classes", "classes_column"]
+    return _fill(table, given, wanted)
+
+
+def _fill(table: Table, given: Columns, wanted: list[str]) -> Table:
+    columns, filled = _read_columns(table), dict(vars(given))
+    for name in ("task", "id"):
+        filled[name] = columns.get(name) if filled[name] is None else filled[name]
     if not any(filled[name] is not None for name in _SCORES):
-        wanted = ["columns", *(["label"] if labelled else [])]
-        if getattr(predictor, "classes_", None) is None:
-            wanted += ["classes", "classes_column"]
         filled |= {name: columns[name] for name in wanted if name in columns}
     return table.with_columns(**filled)
+
+
+def _read_columns(table: Table) -> dict[str, Any]:
+    origin = read_origin(table)
+    return {} if origin is None else dict(origin.columns)
 
 
 def read_origin(table: Table) -> Provenance | None:
@@ -162,10 +165,3 @@ def read_origin(table: Table) -> Provenance | None:
     from metapac.tables.sources import read_origin as read
 
     return read(table.source)
-
-
-def _fill(given: Columns, columns: dict[str, Any]) -> dict[str, Any]:
-    filled = dict(vars(given))
-    for name in ("task", "id"):
-        filled[name] = columns.get(name) if filled[name] is None else filled[name]
-    return filled

@@ -379,18 +379,13 @@ def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
         _check_usable(source, of_classes, found["bad"], found["rows"])
         counts = [found[name] or 0 for name in each] if is_wide else _count_positions(source, kept)
     rows = found["rows"]
-    lows, highs = (
-        [float(found[name]) for name in ends if name.startswith(end) and found[name] is not None]
-        for end in ("low", "high")
-    )
-    return SetSummary(
-        rows=rows,
-        **{name: found[name] or 0 for name in _KINDS},
-        mean_size=(found["size"] or 0) / rows if rows else float("nan"),
-        by_class=dict(zip(of_classes.names, counts, strict=True)),
-        low=min(lows, default=None),
-        high=max(highs, default=None),
-    )
+    known = {name: float(found[name]) for name in ends if found[name] is not None}
+    lows, highs = ([x for k, x in known.items() if k.startswith(end)] for end in ("low", "high"))
+    kinds = {name: found[name] or 0 for name in _KINDS}
+    mean_size = (found["size"] or 0) / rows if rows else float("nan")
+    by_class = dict(zip(of_classes.names, counts, strict=True))
+    ends = min(lows, default=None), max(highs, default=None)
+    return SetSummary(rows, *kinds.values(), mean_size, by_class, *ends)
 
 
 def _ends(of_classes: ClassScores) -> dict[str, Any]:

@@ -161,10 +161,8 @@ class Table(Data):
             return {None: np.sort(np.array([*counts.values()], dtype=np.int64))}
         counts = scores.count_values(source, tasks=task, labels=str(label))
         tasks, labels = (sorted({*names}) for names in zip(*counts, strict=True))
-        return {
-            name: np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64)
-            for name in labels
-        }
+        pairs = {name: [counts.get((one, name), 0) for one in tasks] for name in labels}
+        return {name: np.array(column, dtype=np.int64) for name, column in pairs.items()}
 
     def _count_once(self, task: str, label: str | None) -> Source:
         """Return one row of each unit, whose score is not read: as good as any for counting."""
