@@ -305,11 +305,9 @@ class Evaluation:
             ]
             result["neglected"] = [part.label for part in self.neglected]
         if self.by_class is not None and self.verdict is not None:
-            verdicts = self.verdict.by_class or {}
-            result["by_class"] = [
-                {"class": label, "verdict": verdicts[label].to_dict()} | part._figures()
-                for label, part in self.by_class.items()
-            ]
+            verdicts = (self.verdict.by_class or {}).items()
+            rows = {label: {"class": label, "verdict": v.to_dict()} for label, v in verdicts}
+            result["by_class"] = [rows[x] | part._figures() for x, part in self.by_class.items()]
         worst = [{k: encode_floats(v) for k, v in row.items()} for row in self.worst()]
         return result | {"worst": worst}
 

@@ -580,11 +580,9 @@ def read_pilot(path: PathLike) -> Exploration:
     """
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
-        known = {
-            field.name: body[field.name] for field in fields(Exploration) if field.name in body
-        }
+        names = [field.name for field in fields(Exploration) if field.name in body]
+        known = {name: body[name] for name in names} | {"prevalence": dict(body["prevalence"])}
         known |= {"tasks": tuple(as_task_names(body["tasks"]).tolist())}
-        known |= {"prevalence": dict(body["prevalence"])}
         pilot = Exploration(**known | {"cells": tuple(map(_read_cell, body["cells"]))})
         pilot._check()
         artefact.check_written(body, pilot.to_dict())

@@ -553,10 +553,8 @@ def combine_sites(
     """
     if isinstance(sites, str | os.PathLike | Site):
         raise InvalidInput("sites must be a list of sites or of their files.")
-    named = [
-        (f"site {site.name!r}", site) if isinstance(site, Site) else (str(site), read_site(site))
-        for site in sites
-    ]
+    read = [(site, site if isinstance(site, Site) else read_site(site)) for site in sites]
+    named = [(f"site {s.name!r}" if given is s else str(given), s) for given, s in read]
     if not named:
         raise InvalidInput("sites is empty; pass at least one file written by 'metapac site'.")
     check_agreement(named, allow)
@@ -772,8 +770,8 @@ def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:
     padded = np.pad(sent, ((liars, liars), (0, 0)), constant_values=((-np.inf, np.inf), (0, 0)))
     ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()
     invented, hidden = max(len(sent) - honest, 0), max(honest - len(sent), 0)
-    low, high = (
-        [padded[rank + shift, level] for level, rank in enumerate(ranks) if rank >= 0]
-        for shift in (invented, 2 * liars - hidden)
-    )
-    return float(max(low, default=-np.inf)), float(max(high, default=-np.inf))
+    usable = [(level, rank) for level, rank in enumerate(ranks) if rank >= 0]
+    shifts = invented, 2 * liars - hidden
+    ends = ([padded[rank + shift, level] for level, rank in usable] for shift in shifts)
+    low, high = (float(max(end, default=-np.inf)) for end in ends)
+    return low, high

@@ -33,9 +33,8 @@ def read_docstring(source: Any) -> tuple[str, dict[str, Entry]]:
     text, _, section = (inspect.getdoc(source) or "").partition("\n\nParameters\n----------\n")
     section = re.split(r"\n\n\w+\n-+\n", section)[0]
     entries: dict[str, Entry] = {}
-    for match in re.finditer(
-        r"(?m)^(\w+(?:, \w+)*)(?: : (.*))?\n((?:(?: +.*)?(?:\n|\Z))*)", section
-    ):
+    pattern = r"(?m)^(\w+(?:, \w+)*)(?: : (.*))?\n((?:(?: +.*)?(?:\n|\Z))*)"
+    for match in re.finditer(pattern, section):
         help_text = " ".join(textwrap.dedent(match[3]).split())
         entry = Entry(match[2] or "", help_text)
         entries |= dict.fromkeys(match[1].split(", "), entry)

@@ -352,10 +352,9 @@ def _show_plan(
     elif remedies := found.remedies():
         text += "\n\n" + "\n- ".join(["Any of these would help:", *remedies])
     safer = planning.min_tasks_over_levels(g, [1] * len(g.levels))[0]
-    facts["dishonest"] = {
-        name: {"tasks": count, **count_liars(g, count)._asdict()}
-        for name, count in (("fewest", found.tasks), ("safer", safer))
-    }
+    numbers = {"fewest": found.tasks, "safer": safer}
+    liars = {name: count_liars(g, count)._asdict() for name, count in numbers.items()}
+    facts["dishonest"] = {name: {"tasks": numbers[name], **liars[name]} for name in numbers}
     if tasks is not None and examples is not None:
         best = {split: own.affordable(tasks, examples) for split, own in found.by_split().items()}
         for split, levels in best.items():

@@ -192,9 +192,7 @@ def _open_promise(promise: Any) -> tuple[Any, dict[str, Any], list[dict[str, Any
         promise.check_calibrated()
         return promise, facts.describe_origin(promise, None), []
     if not isinstance(promise, str | os.PathLike):
-        raise InvalidInput(
-            f"promise must be a promise file or a calibrated predictor, got {brief(promise)}."
-        )
+        raise InvalidInput(f"promise must be a promise file or a predictor, got {brief(promise)}.")
     predictor = load(promise)
     written_by = str(artefact.read(promise, FORMAT)["metapac"])
     files = facts.describe_files("promise", [promise])

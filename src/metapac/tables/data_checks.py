@@ -71,12 +71,10 @@ def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:
     score, pattern = columns.score, columns.pattern
     if score is None or not isinstance(pattern, str) or pattern.count("*") != 1:
         return {}
-    alike = [
-        name
-        for name in match_columns(source, pattern).values()
-        if name not in columns.not_classes - {score}
-        if source.is_text or source.table[name].type().is_numeric()
-    ]
+    ignored, found = columns.not_classes - {score}, match_columns(source, pattern).values()
+    alike = [name for name in found if name not in ignored]
+    if not source.is_text:
+        alike = [name for name in alike if source.table[name].type().is_numeric()]
     others = [name for name in alike if name != score]
     if score not in alike or not others:
         return {}

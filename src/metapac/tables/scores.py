@@ -220,11 +220,9 @@ def match_columns(source: Source, pattern: str) -> dict[str, str]:
     if pattern.count("*") != 1:
         raise InvalidInput(f"columns must contain one star, such as 'p_*', got {pattern!r}.")
     head, tail = pattern.split("*")
-    return {
-        name[len(head) : len(name) - len(tail)]: name
-        for name in source.table.columns
-        if len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
-    }
+    long = [name for name in source.table.columns if len(name) > len(head + tail)]
+    found = [name for name in long if name.startswith(head) and name.endswith(tail)]
+    return {name[len(head) : len(name) - len(tail)]: name for name in found}
 
 
 def _match_classes(source: Source, columns: Columns, pattern: str) -> dict[str, str]:

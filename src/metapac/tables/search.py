@@ -110,10 +110,9 @@ def _missing_scores(rows: Rows, count: int) -> InvalidInput:
     found = rows.source.run(bad.group_by("task").agg(bad=_.count())).to_pylist()
     by_task = sorted(f"{rows.describe(row['task'])}: {row['bad']}" for row in found)
     total = sum(row["bad"] for row in found)
-    return InvalidInput(
-        f"{rows.source.name}: the scores hold {total} null or NaN out of {count} values (by task, "
-        f"{listed(by_task)}); a score that cannot be compared cannot be certified. Drop those rows."
-    )
+    text = f"{rows.source.name}: the scores hold {total} null or NaN out of {count} values (by task"
+    text += f", {listed(by_task)}); a score that cannot be compared cannot be certified."
+    return InvalidInput(f"{text} Drop those rows.")
 
 
 class Spans(NamedTuple):
