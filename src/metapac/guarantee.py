@@ -140,10 +140,8 @@ def describe_uninformative(
     elif threshold == 0:
         start = "The threshold is 0.0, so, if scores are probabilities,"
         effect = f"{what} is kept whatever its score"
-    return (
-        f"{start} {effect}, and the guarantee says little: in {at_bottom} of {tasks} tasks "
-        f"({at_bottom / tasks:.0%}) more {excess} than may be missed."
-    )
+    text = f"{start} {effect}, and the guarantee says little: in {at_bottom} of {tasks} tasks"
+    return f"{text} ({at_bottom / tasks:.0%}) more {excess} than may be missed."
 
 
 def percent(fraction: float, *, complement: bool = False) -> str:
@@ -504,10 +502,8 @@ class Guarantee:
             start = f"With confidence {percent(self.delta, complement=True)} {draw}, {claim},"
         else:
             alike = f"calibration {units} and new {units} are exchangeable"
-            start = (
-                f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
-                "and gives no confidence for this one; it holds"
-            )
+            start = f"On average {draw}, {claim}; this is an average over calibrations (delta=None)"
+            start += " and gives no confidence for this one; it holds"
         if self.shift:
             alike += f" (but for up to {percent(self.shift)} of new {units}, from elsewhere)"
         fixed, mix = "the score function", BALANCED * averages_classes(self, columns)

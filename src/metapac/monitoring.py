@@ -897,10 +897,8 @@ def _describe_recent(monitor: Monitor, words: Words) -> str:
     recent = format_wealth(monitor.recent) if monitor.course else "0"
     if amber is not None:
         recent = f"{format_wealth(amber.recent)} {_describe_place(monitor, amber)}"
-    text = (
-        f"Evidence of a recent change: {recent}; amber at {length:,}, which is reached at most "
-        f"once in {words.count_units(length)} on average if the guarantee is true."
-    )
+    text = f"Evidence of a recent change: {recent}; amber at {length:,}, which is reached at most"
+    text += f" once in {words.count_units(length)} on average if the guarantee is true."
     times = "once" if len(ambers) == 1 else f"{len(ambers):,} times"
     return f"{text} It was reached {times} so far." if ambers else text
 
@@ -1006,11 +1004,8 @@ def _explain_silence(power: Power, words: Words, of_class: str) -> str:
             f"after {_about(power.tasks)}."
         )
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
-    return (
-        f"No alarm says little: even if every one {missed}{of_class}, "
-        f"there would be no alarm within {HORIZON:,}. That takes {least} {words.examples}"
-        f"{of_class} in each."
-    )
+    text = f"No alarm says little: even if every one {missed}{of_class}, there would be no alarm"
+    return f"{text} within {HORIZON:,}. That takes {least} {words.examples}{of_class} in each."
 
 
 def _about(tasks: int | None) -> str:
@@ -1049,10 +1044,8 @@ def _describe_share(monitor: Monitor, words: Words) -> str:
             f"{percent(lower)} at another."
         )
     if monitor.alarm is None:
-        return (
-            f"If the {share} has not changed, it is between {percent(lower)} and {percent(upper)} "
-            f"(each end with {confidence})."
-        )
+        text = f"If the {share} has not changed, it is between {percent(lower)} and"
+        return f"{text} {percent(upper)} (each end with {confidence})."
     if lower <= terms.alpha:  # the alarm has said it
         return ""
     return f"At some time, the {share} was more than {percent(lower)} ({confidence})."

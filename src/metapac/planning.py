@@ -405,10 +405,8 @@ def _explain(asked: str, lack: str, remedies: Sequence[str]) -> str:
 
 def add_clusters(message: str, clusters: Clusters) -> str:
     """Return a message on too few tasks that says what a task stands for."""
-    return (
-        f"{message} Each task counted here stands for one of {len(clusters.names)} clusters, which "
-        f"hold {count_tasks(clusters.tasks)} in all: to add a task, add a cluster."
-    )
+    text = f"{message} Each task counted here stands for one of {len(clusters.names)} clusters,"
+    return f"{text} which hold {count_tasks(clusters.tasks)} in all: to add a task, add a cluster."
 
 
 def explain_too_few_examples(epsilon: float, delta: float, n: int) -> str:
@@ -1004,10 +1002,8 @@ class ListPlan:
             return f"{lack} labelled, nothing can be guaranteed for the others."
         first = self.divisions[0]
         others = NewTasks(first.others, first.may_exceed).describe("tasks")
-        head = (
-            f"Draw {first.label} of the {self.listed} tasks at random, and label at least "
-            f"{first.examples_per_task} examples in each. The guarantee is then for {others}."
-        )
+        head = f"Draw {first.label} of the {self.listed} tasks at random, and label at least"
+        head += f" {first.examples_per_task} examples in each. The guarantee is then for {others}."
         rows = [{k.replace("_", " "): v for k, v in x._asdict().items()} for x in self.divisions]
         return "\n\n".join([head, format_table(rows), *self._find_gaps()])
 

@@ -204,11 +204,8 @@ def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
     if verdict.alpha is None:
         number = words.count_examples(verdict.if_broken.number)
     shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
-    return (
-        f"{claim}, judged by {number} ({shown}). If this were "
-        f"false, the verdict would be {verdict.status!r} with probability at most "
-        f"{percent(round_up(level))}.{causes}"
-    )
+    text = f"{claim}, judged by {number} ({shown}). If this were false, the verdict would be"
+    return f"{text} {verdict.status!r} with probability at most {percent(round_up(level))}.{causes}"
 
 
 def describe_causes(alpha: float | None, delta: float | None, low: float, words: Words) -> str:
@@ -221,10 +218,8 @@ def describe_causes(alpha: float | None, delta: float | None, low: float, words:
     chance = "some"
     if alpha is not None and low > alpha:  # Markov's inequality
         chance = f"at most {percent(round_up(alpha / low))}"
-    return (
-        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
-        f"assumptions, {chance} of all calibrations come out this badly."
-    )
+    text = "A guarantee in expectation (delta=None) is an average over calibrations: under its"
+    return f"{text} assumptions, {chance} of all calibrations come out this badly."
 
 
 def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
@@ -261,10 +256,8 @@ def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
             f"{words.examples} to tell (it takes at least {least}), or a {words.rate} close to "
             f"{rate}. Label more {words.examples}."
         )
-    return (
-        f"{words.count_units(verdict.tasks)} {do} not settle whether {claim}; {what} may be "
-        f"anything from {ends} (each end with confidence {confidence}). {outlook}"
-    )
+    text = f"{words.count_units(verdict.tasks)} {do} not settle whether {claim}; {what} may be"
+    return f"{text} anything from {ends} (each end with confidence {confidence}). {outlook}"
 
 
 def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: Words) -> str:
