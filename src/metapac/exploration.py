@@ -299,8 +299,7 @@ class Exploration:
         Returns
         -------
         pandas.DataFrame
-            Levels, number of calibration tasks, size, empty, full, and a column missed_CLASS for
-            each class.
+            Levels, number of calibration tasks, size, empty, full, and missed_CLASS of each class.
         """
         import pandas as pd
 

@@ -12,21 +12,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from metapac import ranks
 from metapac._common import as_probability, as_whole_number, check_bool, check_one_of, listed
 from metapac.binomial import min_integer
 from metapac.columns import hold_losses, hold_numbers
 from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_plain_label
-from metapac.ranks import (
-    ONE_NEW_TASK,
-    Level,
-    NewTasks,
-    cap_ranks,
-    equal_share,
-    expectation_rank,
-    failure_of_ranks,
-    joint_ranks,
-)
+from metapac.ranks import ONE_NEW_TASK, Level, NewTasks, cap_ranks, joint_ranks
 
 SAMPLED = "that calibration and new examples are sampled in the same way"
 BALANCED = " (all balanced by class, or none)"
@@ -336,14 +328,14 @@ class Guarantee:
         """
         if self.delta is not None:
             of_list = self.list_of_new_tasks
-            ranks = joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
-            return ranks if self.randomise is None else cap_ranks(tasks, self.levels, ranks)
+            allowed = joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
+            return allowed if self.randomise is None else cap_ranks(tasks, self.levels, allowed)
         if len(self.levels) > 1:
             return joint_ranks(tasks, self.levels, self.alpha_honest, ONE_NEW_TASK, self.dishonest)
         # Floats are read as the decimals they print as, so that 0.3 x 0.85 x 200 is exactly 51.
         alpha, within = Fraction(repr(self.alpha_honest)), Fraction(repr(self.alpha_within))
         share = alpha / 2 if self.split == "even" else alpha * (1 - within)
-        rank = expectation_rank(tasks, share)
+        rank = ranks.expectation_rank(tasks, share)
         return (rank - self.dishonest if rank >= self.dishonest else -1,)
 
     def free_shift(self, tasks: int) -> float:
@@ -362,27 +354,27 @@ class Guarantee:
         float
             The largest shift, rounded down to four digits after the point; includes ``shift``.
         """
-        ranks = self.allowed_low_thresholds(tasks)
-        if self.new_tasks is not None or max(ranks) < 0:
+        allowed = self.allowed_low_thresholds(tasks)
+        if self.new_tasks is not None or max(allowed) < 0:
             return 0.0
         step, high = 1e-4, 1
 
         def fails(steps: int) -> bool:
             shifted = Fraction(repr(self.alpha)) - steps * Fraction(repr(step))
-            return shifted <= 0 or not self._satisfies(tasks, ranks, _rounded_down(shifted))
+            return shifted <= 0 or not self._satisfies(tasks, allowed, _rounded_down(shifted))
 
         while not fails(high):  # it is slow, and usually one of the first does
             high *= 2
         return round((min_integer(fails, high // 2, high) - 1) * step, 4)
 
-    def _satisfies(self, tasks: int, ranks: Sequence[int], alpha: float) -> bool:
+    def _satisfies(self, tasks: int, allowed: Sequence[int], alpha: float) -> bool:
         """Return whether ranks that are allowed at ``alpha_honest`` are allowed at ``alpha``."""
         within = (level.alpha_within for level in self.levels)
         levels = tuple(Level(t, _across(self.split, alpha, t)) for t in within)
-        used = [rank + self.dishonest if rank >= 0 else rank for rank in ranks]
+        used = [rank + self.dishonest if rank >= 0 else rank for rank in allowed]
         limit = alpha if self.delta is None else self.delta
         of_list = ONE_NEW_TASK if self.delta is None else None
-        return failure_of_ranks(tasks, levels, used, of_list) <= limit
+        return ranks.failure_of_ranks(tasks, levels, used, of_list) <= limit
 
     @property
     def alpha_within(self) -> float:
@@ -631,7 +623,7 @@ def _rounded_down(exact: Fraction) -> float:
 
 
 def _divide_delta(delta: float, parts: int, name: str) -> float:
-    if (share := equal_share(delta, parts)) > 0:
+    if (share := ranks.equal_share(delta, parts)) > 0:
         return share
     text = f"{keyword('delta', delta)} cannot be divided among {parts} {name}: it underflows to 0."
     raise InvalidInput(text, parameter="delta")

@@ -421,10 +421,8 @@ def explain_too_few(
     epsilon: float, delta: float, works: Callable[[float, float], bool], lack: str, add: str
 ) -> str:
     """Return what the data lack, what to add, and the guarantees that they support."""
-    best = {
-        "epsilon": min_value(lambda value: works(value, delta)),
-        "delta": min_value(lambda value: works(epsilon, value)),
-    }
+    best = {"epsilon": min_value(lambda value: works(value, delta))}
+    best["delta"] = min_value(lambda value: works(epsilon, value))
     shown = {name: round_up(value) for name, value in best.items() if value}
     weaker = [f"settle for {keyword(*x)}" for x in shown.items() if x[1] <= WEAKEST[x[0]]]
     asked = f"{_show('epsilon', epsilon)}, {_show('delta', delta)}"
@@ -501,10 +499,8 @@ def _alphas_above(
     return [alpha for alpha in alphas if alpha > options.get("shift", 0)]
 
 
-_NO_VALUE = (
-    "no value: the tasks are too few, or too many are too small. Pass epsilon, alpha and delta to "
-    "see what would help."
-)
+_NO_VALUE = "no value: the tasks are too few, or too many are too small. Pass epsilon, alpha and "
+_NO_VALUE += "delta to see what would help."
 
 
 def _tabulate(rows: Sequence[Mapping[str, Any]], column: str, value: str, title: str) -> str:
@@ -708,10 +704,7 @@ class Plan:
 
     @property
     def recommended(self) -> Option | None:
-        """The option to choose; None if no sizes were given or no option is feasible.
-
-        Its ``delta`` is None where only a weaker guarantee, in expectation, is feasible.
-        """
+        """The option to choose, if any; its delta is None where only that is feasible."""
         return next((option for option in self.options if option.feasible), None)
 
     def affordable(self, tasks: int, examples_per_task: int) -> Affordable:

@@ -334,10 +334,8 @@ _SAME_MODEL = "Are the scores of the model that was calibrated, on the same scal
 
 
 _SHOWN = 6  # of many classes, the most and the least frequent
-_EMPTY = (
-    "Empty: no label scored high enough; with probabilities, the model is torn between labels. "
-    "Treat these sets as all labels."
-)
+_EMPTY = "Empty: no label scored high enough; with probabilities, the model is torn between labels."
+_EMPTY += " Treat these sets as all labels."
 
 
 @dataclass(frozen=True)
@@ -410,10 +408,8 @@ class SetSummary:
             return f"{count:,} ({count / self.rows:.1%})"
 
         kinds = f"one label in {share(self.single)}, all labels in {share(self.full)}"
-        lines = [
-            f"{self.rows:,} sets: {kinds}, empty {share(self.empty)}; mean size "
-            f"{self.mean_size:.4g} over rows."
-        ]
+        mean = f"mean size {self.mean_size:.4g} over rows"
+        lines = [f"{self.rows:,} sets: {kinds}, empty {share(self.empty)}; {mean}."]
         ranked = sorted(self.by_class.items(), key=lambda item: -item[1])
         shown = [f"{name} in {share(count)}" for name, count in ranked]
         if len(shown) > _SHOWN:

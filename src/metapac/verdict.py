@@ -581,18 +581,11 @@ def judge_classes(
     """Judge each class, and all together: held if all hold, violated if one is violated."""
     rates = [epsilon[name] if isinstance(epsilon, Mapping) else epsilon for name in counts]
     found = judge_each([*counts.values()], rates, false_alarm=false_alarm, **levels)
-    none = Trials(0, 0.0, ())
-    return replace(
-        found[0],
-        epsilon=epsilon,
-        false_alarm=float(false_alarm),
-        tasks=max(part.tasks for part in found),
-        within=min(part.within for part in found),
-        flagged=max(part.flagged for part in found),
-        if_broken=none,
-        if_true=none,
-        by_class=dict(zip(counts, found, strict=True)),
-    )
+    whole = replace(found[0], epsilon=epsilon, false_alarm=float(false_alarm))
+    none, by_class = Trials(0, 0.0, ()), dict(zip(counts, found, strict=True))
+    tasks, flagged = (max(getattr(part, x) for part in found) for x in ("tasks", "flagged"))
+    numbers: Any = {"tasks": tasks, "flagged": flagged, "within": min(x.within for x in found)}
+    return replace(whole, if_broken=none, if_true=none, by_class=by_class, **numbers)
 
 
 def judge_each(

@@ -290,11 +290,7 @@ def _start(version: bool) -> None:
         context.exit()
 
 
-app = Group(
-    PANELS,
-    name="metapac",
-    help="Prediction sets that hold up at new sites, not only on average.",
-    callback=_start,
-    invoke_without_command=True,
-    params=[Option(["--version"], is_flag=True, help="Print the version.")],
-)
+_ABOUT = "Prediction sets that hold up at new sites, not only on average."
+_VERSION = Option(["--version"], is_flag=True, help="Print the version.")
+_STARTING: Any = {"callback": _start, "invoke_without_command": True, "params": [_VERSION]}
+app = Group(PANELS, name="metapac", help=_ABOUT, **_STARTING)

@@ -168,18 +168,11 @@ def report(
     guarantee = facts.describe_guarantee(predictor)
     results = None if evaluation is None else facts.describe_results(evaluation, shown)
     course = None if watched is None else facts.describe_monitor(watched)
-    html = _render(
-        title=title,
-        date=facts.find_date(),
-        words=Words.from_context(predictor.context_),
-        guarantee=guarantee,
-        results=results,
-        monitor=course,
-        signals=facts.find_signals(results, course, is_weak=bool(guarantee["remarks"])),
-        sign_off=sign_off or SignOff(),
-        origin=origin,
-        files=files,
-    )
+    signals = facts.find_signals(results, course, is_weak=bool(guarantee["remarks"]))
+    page: Any = {"guarantee": guarantee, "results": results, "monitor": course, "signals": signals}
+    page |= {"title": title, "date": facts.find_date(), "origin": origin, "files": files}
+    page |= {"words": Words.from_context(predictor.context_), "sign_off": sign_off or SignOff()}
+    html = _render(**page)
     if output is not None:
         with replacing(output) as file:
             file.write(html)

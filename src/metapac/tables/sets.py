@@ -19,18 +19,10 @@ from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
 from metapac.sets import ROUNDINGS, SetSummary, interval_radius, judge_empty, quantile_inset
-from metapac.tables import engines
+from metapac.tables import engines, scores
 from metapac.tables.data_checks import judge_sums
 from metapac.tables.engines import as_int, constant_floats, constant_list, exact
-from metapac.tables.scores import (
-    FEW_CLASSES,
-    LARGEST,
-    ClassScores,
-    Numbers,
-    Precision,
-    Rows,
-    find_numbers,
-)
+from metapac.tables.scores import FEW_CLASSES, LARGEST, ClassScores, Precision, Rows
 from metapac.tables.sources import Source
 
 
@@ -99,7 +91,7 @@ class IntervalSummary:
         return f"{text}."
 
 
-def find_ends(threshold: float, precision: Precision, numbers: Numbers) -> tuple[Any, Any]:
+def find_ends(threshold: float, precision: Precision, numbers: scores.Numbers) -> tuple[Any, Any]:
     """Return the ends of each interval, as ``predict_interval`` computes them."""
     parts, infinity = numbers.parts, ibis.literal(math.inf, "float64")
     if "lower" in parts:
@@ -341,15 +333,15 @@ def _join_cuts(
     rows: Rows, of_classes: ClassScores, cuts: Array, tasks: Array
 ) -> tuple[Any, ClassScores, list[list[Any]]]:
     """Return task, label and scores of each row beside the thresholds of its task."""
-    scores = {f"score{j}": score.cast("float64") for j, score in enumerate(of_classes.scores)}
+    each = {f"score{j}": score.cast("float64") for j, score in enumerate(of_classes.scores)}
     own = {"task": rows.task, "label": rows.labels, "score": rows.score}
-    examples = rows.source.table.select(**own, **scores)
+    examples = rows.source.table.select(**own, **each)
     names = [[f"cut{i}_{j}" for j in range(cuts.shape[2])] for i in range(len(cuts))]
     columns = {name: cuts[i, :, j] for i, row in enumerate(names) for j, name in enumerate(row)}
     table = examples.join(
         engines.upload(examples.schema()["task"], tasks.tolist(), **columns), "task"
     )
-    joined = replace(of_classes, each=[table[name] for name in scores], lists=None)
+    joined = replace(of_classes, each=[table[name] for name in each], lists=None)
     return table, joined, [[table[name] for name in row] for row in names]
 
 
@@ -397,8 +389,8 @@ def _ends(of_classes: ClassScores) -> dict[str, Any]:
     if of_classes.lists is not None:
         numbers = of_classes.lists.filter(finite)
         return {"low": numbers.mins(), "high": numbers.maxs()}
-    scores = [finite(score).ifelse(score, ibis.null()) for score in of_classes.scores]
-    return {f"{end}{i}": score for end in ("low", "high") for i, score in enumerate(scores)}
+    ends = [finite(score).ifelse(score, ibis.null()) for score in of_classes.scores]
+    return {f"{end}{i}": score for end in ("low", "high") for i, score in enumerate(ends)}
 
 
 def _count_positions(source: Source, kept: KeptLabels) -> list[int]:
@@ -505,7 +497,7 @@ def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> S
     """Return the rows with the ends of their intervals, not computed yet."""
     if promise.classes_ is not None:
         raise InvalidInput("intervals need one threshold, and a guarantee per class has several.")
-    numbers = find_numbers(source, columns, needs_y=False)
+    numbers = scores.find_numbers(source, columns, needs_y=False)
     lower, upper = find_ends(promise.threshold_, promise.precision_, numbers)
     _check_new_columns(source, ["lower", "upper"])
     summary = summarise_intervals(source, lower, upper)

@@ -394,14 +394,10 @@ class Table(Data):
         if context.score is not None:
             context.check_score(origin.score)
         trained_on = [*(context.trained_on or ()), *(origin.details.get("trained_on") or ())]
-        return replace(
-            context,
-            model=origin.model,
-            score=origin.score,
-            trained_on=trained_on or context.trained_on,
-            training=context.training or origin.details.get("training"),
-            drawn_from=context.drawn_from or origin.details.get("drawn_from"),
-        )
+        kinds = ("training", "drawn_from")
+        known: Any = {kind: getattr(context, kind) or origin.details.get(kind) for kind in kinds}
+        known |= {"trained_on": trained_on or context.trained_on}
+        return replace(context, model=origin.model, score=origin.score, **known)
 
     def check_origin(self, context: Context, model: str | None) -> None:
         origin = self._read_origin(model)
