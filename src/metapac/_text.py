@@ -47,7 +47,7 @@ def format_table(rows: Sequence[Mapping[str, object]], title: str = "") -> str:
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     is_left = [any(str(row[name])[:1].isalpha() for row in rows) for name in names]
     pads = [str.ljust if left else str.rjust for left in is_left]
-    padded = ([pad(*cell) for pad, *cell in zip(pads, line, widths, strict=True)] for line in cells)
+    padded = ([pad(x, n) for pad, x, n in zip(pads, line, widths, strict=True)] for line in cells)
     lines = ["  ".join(line).rstrip() for line in padded]
     return "\n".join([*([title] if title else []), *lines])
 

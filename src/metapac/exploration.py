@@ -324,7 +324,10 @@ class Exploration:
             "columns": dict(self.columns),
             "cells": [cell.to_dict() for cell in self.cells],
         }
-        absent = {"spread": None, "options": {}}  # of classes, or with the usual rules
+        absent: dict[str, Any] = {
+            "spread": None,
+            "options": {},
+        }  # of classes, or with the usual rules
         return {k: v for k, v in body.items() if k not in absent or v != absent[k]}
 
     def save(self, path: PathLike) -> None:

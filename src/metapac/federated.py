@@ -231,7 +231,7 @@ def make_message(name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
     if len(evidence.names) != 1:
         raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
     counts = tuple(evidence.sizes[0].tolist()), tuple(map(tuple, evidence.thresholds[0].tolist()))
-    known = evidence.precision, evidence.classes, evidence.columns
+    known: Any = evidence.precision, evidence.classes, evidence.columns
     ends = None if evidence.ranges is None else tuple(evidence.ranges[0].tolist())
     return Site(name, guarantee, *counts, *known, range=ends, within=evidence.within)
 

@@ -211,10 +211,9 @@ def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
 def describe_causes(alpha: float | None, delta: float | None, low: float, words: Words) -> str:
     """Return what may have broken a guarantee if a fraction above ``low`` of tasks breaks it."""
     if delta is not None:
-        return (
-            f"An unlucky calibration (probability at most {percent(delta)}) explains it too; "
-            f"otherwise these {words.units} or the scores are not like those of calibration."
-        )
+        luck = f"An unlucky calibration (probability at most {percent(delta)}) explains it too;"
+        units = f"otherwise these {words.units}"
+        return f"{luck} {units} or the scores are not like those of calibration."
     chance = "some"
     if alpha is not None and low > alpha:  # Markov's inequality
         chance = f"at most {percent(round_up(alpha / low))}"

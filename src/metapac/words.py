@@ -291,10 +291,9 @@ def _describe_class(words: Words, rule: Rule) -> str:
 def describe_confidence(delta: float | None, drawn: str, plural: str) -> str:
     """Return how sure one can be, given what was drawn."""
     if delta is None:
-        return (
-            f"This holds on average over many such calibrations, each with other {plural}. This "
-            "one may be better or worse, and how sure we can be of it is not known (delta=None)."
-        )
+        mean = f"This holds on average over many such calibrations, each with other {plural}."
+        doubt = "This one may be better or worse, and how sure we can be of it is not known"
+        return f"{mean} {doubt} (delta=None)."
     sure, risk = percent(delta, complement=True), percent(delta)
     misled = f"the risk that the choice of the {drawn} misled us is at most {risk}"
     return f"We are {sure} sure of it: {misled}."

@@ -373,11 +373,11 @@ def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
     rows = found["rows"]
     known = {name: float(found[name]) for name in ends if found[name] is not None}
     lows, highs = ([x for k, x in known.items() if k.startswith(end)] for end in ("low", "high"))
-    kinds = {name: found[name] or 0 for name in _KINDS}
+    empty, single, full = (found[name] or 0 for name in _KINDS)
     mean_size = (found["size"] or 0) / rows if rows else float("nan")
     by_class = dict(zip(of_classes.names, counts, strict=True))
-    ends = min(lows, default=None), max(highs, default=None)
-    return SetSummary(rows, *kinds.values(), mean_size, by_class, *ends)
+    low, high = min(lows, default=None), max(highs, default=None)
+    return SetSummary(rows, empty, single, full, mean_size, by_class, low, high)
 
 
 def _ends(of_classes: ClassScores) -> dict[str, Any]:
