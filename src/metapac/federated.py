@@ -231,9 +231,9 @@ def make_message(name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
     if len(evidence.names) != 1:
         raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
     counts = tuple(evidence.sizes[0].tolist()), tuple(map(tuple, evidence.thresholds[0].tolist()))
-    known: Any = evidence.precision, evidence.classes, evidence.columns
-    ends = None if evidence.ranges is None else tuple(evidence.ranges[0].tolist())
-    return Site(name, guarantee, *counts, *known, range=ends, within=evidence.within)
+    more: Any = {name: getattr(evidence, name) for name in ("classes", "columns", "within")}
+    more["range"] = None if evidence.ranges is None else tuple(evidence.ranges[0].tolist())
+    return Site(name, guarantee, *counts, evidence.precision, **more)
 
 
 def make_site(
