@@ -360,6 +360,11 @@ def test_small_tasks_of_a_list_cannot_break_it(draw: Any) -> None:
     assert (found.left_out, found.verdict.tasks, found.verdict.missing) == (3, 17, 0)
     assert found.verdict.if_true.number == 15
     assert found.verdict.status == "holds"
+    # Left out of the evaluation alone, they could break the guarantee unseen.
+    whole = MetaPS(**OF_20).calibrate(*scores_of(draw.drawn), context=about)
+    scores, names = scores - np.repeat([0.6, 0.0], [3 * 10, 17 * 60]), names
+    assert evaluate(whole, scores, names, allow=["direction"]).verdict.status != "holds"
+    assert_refused("min_examples 30", evaluate, whole, scores, names, min_examples=30)
 
 
 def test_a_list_is_judged_when_all_of_it_is_there(promise: MetaPS, draw: Any) -> None:

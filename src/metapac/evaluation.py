@@ -720,7 +720,7 @@ def evaluate(
         Needed if it was calibrated with units, whose seed is used again.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with a guarantee per class, of the class). The
-        verdict is then about tasks with at least this many.
+        verdict is then about tasks with at least this many. Not for a finite list.
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
     model : str, optional
@@ -771,6 +771,9 @@ def evaluate(
     levels["false_alarm"] = false_alarm
     judged, missing = _draw_from_clusters(promise, rest), ()
     if (new_tasks := getattr(promise, "new_tasks", None)) is not None:
+        if minimum > getattr(promise, "min_examples", 0):
+            rule = "min_examples must be left out: a list is judged with its small tasks"
+            raise InvalidInput(f"{rule}, got {chosen}.", parameter="min_examples")
         missing = _compare_with_list(promise.context_, judged)
         levels |= {"new_tasks": new_tasks, "there": len(judged.names)}
     found = assess(promise, judged, minimum, levels)

@@ -389,6 +389,8 @@ class Guarantee:
         """Return whether ranks that are allowed at ``alpha_honest`` are allowed at ``alpha``."""
         within = (level.alpha_within for level in self.levels)
         levels = tuple(Level(t, _across(self.split, alpha, t)) for t in within)
+        if self.randomise is not None and cap_ranks(tasks, levels, tuple(ranks)) != tuple(ranks):
+            return False
         used = [rank + self.dishonest if rank >= 0 else rank for rank in ranks]
         limit = alpha if self.delta is None else self.delta
         of_list = ONE_NEW_TASK if self.delta is None else None
