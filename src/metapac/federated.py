@@ -299,11 +299,12 @@ def make_site(
         Name of the site, unique among sites.
     classes : sequence, optional
         Class of each column of ``scores``. Not with a table.
-    within, rng : optional
-        Units of the site and the seed of the draw, as in ``MetaPS.calibrate``; the same seed at
-        every site, which draws by its name.
+    within : array_like, shape (n,), optional
+        Units of the site, as in ``MetaPS.calibrate``.
     lacking : iterable, optional
         With ``per_class="together"``, classes of which the site has no example at all.
+    rng : int, default 0
+        Seed of the draw from units; the same at every site, which draws by its name.
     allow, progress : optional
         As in ``MetaPS.calibrate``.
 

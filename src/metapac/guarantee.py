@@ -211,9 +211,6 @@ class Guarantee:
     per_class : bool or "together", default False
         Whether the miss rate is bounded for the examples of each class: separately, on tasks that
         may differ from class to class, or with "together" on the same tasks for all classes.
-    offsets : mapping from class to float, optional
-        With ``per_class="together"``, what is subtracted from the scores of each class: the set is
-        {label: score - offset >= threshold}. Fixed beforehand, such as `Exploration.offsets`.
     min_examples : int, default 0
         Tasks with fewer examples (with ``per_class``, of the class) are left out, and the
         guarantee covers only tasks with at least this many.
@@ -232,6 +229,9 @@ class Guarantee:
         small. "capped" is the rule of version 0.2.0, with larger sets if tasks are small.
     randomise : int, optional
         Seed of randomised ranks within tasks, fixed beforehand: smaller sets if tasks are small.
+    offsets : mapping from class to float, optional
+        With ``per_class="together"``, what is subtracted from the scores of each class: the set is
+        {label: score - offset >= threshold}. Fixed beforehand, such as `Exploration.offsets`.
 
     Examples
     --------

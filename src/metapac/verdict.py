@@ -714,4 +714,5 @@ def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Cou
         raise InvalidInput(
             f"missed must be at most examples, got {pair}.", parameter=("missed", "examples")
         )
-    return sizes.reshape(len(sizes), -1), misses.reshape(len(sizes), -1)
+    columns = (-1, 1) if sizes.ndim == 1 else sizes.shape
+    return sizes.reshape(columns), misses.reshape(columns)
