@@ -200,7 +200,7 @@ class MetaRisk(MetaPS):
     @functools.cache
     def _parameters(cls) -> Mapping[str, inspect.Parameter]:
         every = {**MetaPS._parameters(), **inspect.signature(cls).parameters}
-        return {k: v for k, v in every.items() if k not in ("per_class", "options")}
+        return {k: v for k, v in every.items() if k not in ("per_class", "offsets", "options")}
 
     def calibrate(  # type: ignore[override]
         self,
