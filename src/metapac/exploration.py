@@ -607,6 +607,9 @@ class Outlook:
                 f"{self._missed}: how many of this class, {share}, have a set without it",
                 "per class: set size with a guarantee for each class, --per-class",
             ]
+        if "if i.i.d." in self.variants:
+            what = "set size" if found.spread is None else "width"
+            lines.append(f"if i.i.d.: {what} with --sampling iid, which must be true of your tasks")
         if any(self._show(cell) == "refused" for cell in found.cells):
             lines.append("refused: too many tasks have too few examples (of some class)")
         return lines
@@ -637,6 +640,12 @@ class Outlook:
         each = " per class" * best.per_class
         levels = f"epsilon {best.epsilon:g} and alpha {best.alpha:g}{each}"
         return f"Recommended: {levels}, the strictest levels with {rule}."
+
+
+def look_alike(one: Exploration, other: Exploration) -> bool:
+    """Return whether two tables show the same set sizes, with one threshold for all classes."""
+    sizes = ([x.size.format(".2f") for x in y.cells if not x.per_class] for y in (one, other))
+    return next(sizes) == next(sizes)
 
 
 def _ends(numbers: list[int]) -> tuple[int, int]:

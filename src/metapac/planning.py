@@ -1074,6 +1074,10 @@ def plan_list(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
+    shift: float = 0.0,
+    dishonest: int = 0,
+    sampling: str = "any",
+    randomise: int | None = None,
     allow: Iterable[str] = (),
 ) -> ListPlan:
     """Return how many tasks of a finite list to draw and label, so that the others are covered.
@@ -1085,8 +1089,10 @@ def plan_list(
     epsilon, alpha, delta : float
         The guarantee, as in `Guarantee`: of the m others, ``alpha * m``, rounded down, may exceed
         ``epsilon``.
-    split, classes, min_examples, allow : optional
+    split, classes, min_examples, dishonest, sampling, allow : optional
         As in `plan`.
+    shift, randomise : optional
+        Refused for a list, with the reason.
 
     Returns
     -------
@@ -1104,6 +1110,8 @@ def plan_list(
         as_whole_number("classes", classes),
     )
     more: Any = {"split": split, "min_examples": min_examples, "per_class": number > 1}
+    more |= {"shift": shift, "dishonest": dishonest}
+    more |= {"sampling": sampling, "randomise": randomise}
     whole = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, new_tasks=listed - 1, **more)
     check_levels(whole.epsilon, whole.alpha, whole.delta, allow=allow)
 
