@@ -1112,8 +1112,10 @@ class MetaPS(ThresholdSets):
         demands = [part.demand() for part in evidence.parts(guarantee)]
         feasible = [demand.is_feasible() for demand in demands]
         if self.on_infeasible == "raise" and not all(feasible):
+            kept = "everything" if hold_losses(evidence.columns) else "every label"
             is_interval = hold_numbers(evidence.columns)
-            message = planning.explain_too_few_tasks(demands, is_interval=is_interval)
+            trivial = "for intervals of infinite width" if is_interval else f"to keep {kept}"
+            message = planning.explain_too_few_tasks(demands, trivial=trivial)
             if evidence.clusters is not None:
                 message = planning.add_clusters(message, evidence.clusters)
             raise InfeasibleGuarantee(message)
