@@ -291,9 +291,9 @@ def check_claims(cells: Grid) -> list[Claim]:
             excess <= 1e-12,
         ),
         Claim(
-            "Never more than 1% larger than `tight`, on average: at worst "
+            "Never more than 2% larger than `tight`, on average: at worst "
             f"{over_tight[worst]:+.2%}, with {_where(worst)}.",
-            over_tight[worst] <= 0.01,
+            over_tight[worst] <= 0.02,
         ),
         Claim(
             f"Much smaller than `tight` where tasks are small: by {saved:.1%} with "

@@ -733,10 +733,9 @@ class MetaPS(ThresholdSets):
         >>> method.predict_interval([50.0]).round(1)
         array([[45.7, 54.3]])
         """
-        if self.per_class:
-            raise InvalidInput(
-                "calibrate_intervals is for numbers, and per_class=True for classes."
-            )
+        if self.per_class or self._kind == "MetaRisk":
+            what = "per_class=True for classes" if self.per_class else "a risk for losses"
+            raise InvalidInput(f"calibrate_intervals is for numbers, and {what}.")
         if tasks is None:
             raise InvalidInput("tasks must give the task of each example.", parameter="tasks")
         tasks = inputs.keep_tasks(tasks)

@@ -326,11 +326,6 @@ class MetaRisk(MetaPS):
         method.rng = (evidence.columns or {})["seed"]
         return method._mark_calibrated(method.precision_)
 
-    def calibrate_intervals(self, *_: Any, **__: Any) -> Self:
-        """Refuse numbers: their loss is for the user to state."""
-        text = "calibrate_intervals is for intervals, and a risk has a loss: pass it to calibrate."
-        raise InvalidInput(text)
-
     def _check_not_per_class(self, method: str) -> None:
         raise InvalidInput(f"{method} is for scores of labels. Use make_site and combine_sites.")
 
