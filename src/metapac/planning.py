@@ -385,7 +385,7 @@ def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
 
 
 def explain_too_few_tasks(
-    demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
+    demands: Sequence[Demand], *, trivial: str = "to keep every label"
 ) -> str:
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
     g, lacking = demands[0].guarantee, find_shortfalls(demands)
@@ -396,8 +396,7 @@ def explain_too_few_tasks(
     else:
         which = f" for {len(lacking)} of {len(demands)} classes"
     lack = f" with split={g.split!r}{which}: {_describe_shortfalls(lacking)}"
-    result = "for intervals of infinite width" if is_interval else "to keep every label"
-    last = [f"pass on_infeasible='trivial' {result}"] * trivial
+    last = [f"pass on_infeasible='trivial' {trivial}"] * bool(trivial)
     return _explain(asked, lack, [*find_remedies(demands, lacking), *last])
 
 
@@ -846,7 +845,7 @@ class Plan:
         str
             The text; empty if they do, or no sizes were given.
         """
-        return explain_too_few_tasks(self._demands(), trivial=False) if self._lacks_data() else ""
+        return explain_too_few_tasks(self._demands(), trivial="") if self._lacks_data() else ""
 
     def remedies(self) -> list[str]:
         """Return what would help if the tasks do not support the guarantee.

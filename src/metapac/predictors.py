@@ -747,10 +747,9 @@ class MetaPS(ThresholdSets):
         >>> method.predict_interval([50.0]).round(1)
         array([[45.7, 54.3]])
         """
-        if self.per_class:
-            raise InvalidInput(
-                "calibrate_intervals is for numbers, and per_class=True for classes."
-            )
+        if self.per_class or self._kind == "MetaRisk":
+            what = "per_class=True for classes" if self.per_class else "a risk for losses"
+            raise InvalidInput(f"calibrate_intervals is for numbers, and {what}.")
         if tasks is None:
             raise InvalidInput("tasks must give the task of each example.", parameter="tasks")
         tasks = inputs.keep_tasks(tasks)
@@ -1151,8 +1150,10 @@ class MetaPS(ThresholdSets):
         demands = [part.demand() for part in evidence.parts(guarantee)]
         feasible = [demand.is_feasible() for demand in demands]
         if self.on_infeasible == "raise" and not all(feasible):
+            kept = "everything" if hold_losses(evidence.columns) else "every label"
             is_interval = hold_numbers(evidence.columns)
-            message = planning.explain_too_few_tasks(demands, is_interval=is_interval)
+            trivial = "for intervals of infinite width" if is_interval else f"to keep {kept}"
+            message = planning.explain_too_few_tasks(demands, trivial=trivial)
             if evidence.clusters is not None:
                 message = planning.add_clusters(message, evidence.clusters)
             raise InfeasibleGuarantee(message)

@@ -343,7 +343,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
         if works(used):
             return
-        text = planning.explain_too_few_tasks(count(used), is_interval=self._target == "y")
+        trivial = (
+            "for intervals of infinite width" if self._target == "y" else "to keep every label"
+        )
+        text = planning.explain_too_few_tasks(count(used), trivial=trivial)
         if training:
             text += f" Groups are the tasks here: {used} of {total} calibrate, and"
             is_drawn = isinstance(self.calibration, numbers.Real)

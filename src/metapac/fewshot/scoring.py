@@ -696,7 +696,7 @@ def tabulate(
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy on new tasks, with a 95 % confidence interval.
+    """Accuracy on new tasks, with a 95% confidence interval.
 
     Attributes
     ----------
@@ -783,7 +783,7 @@ def accuracy(
 
 
 def _interval(right: Sequence[NDArray[np.bool_]]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean over tasks, from whether each query is right."""
+    """Return the 95% interval of the mean over tasks, from whether each query is right."""
     from scipy.special import stdtrit
 
     if len(right) == 1:
