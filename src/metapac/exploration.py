@@ -20,7 +20,7 @@ from metapac.columns import hold_numbers
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, check_sampling, ranks_within
-from metapac.grouping import Data, SetCounts, Statistics, Tally, as_data
+from metapac.grouping import Data, Scored, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
 
@@ -216,6 +216,8 @@ class Exploration:
     split, min_examples, spread, options : object
         As in ``explore``, but for ``spread``: of predicted numbers, the distance between the 5% and
         the 95% quantile of the true ones; None for classes.
+    quantiles : mapping from float to tuple of float
+        The epsilon-quantile of the true labels' scores of each class, by epsilon, for ``offsets``.
 
     Examples
     --------
@@ -234,6 +236,7 @@ class Exploration:
     min_examples: int = 0
     spread: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    quantiles: Mapping[float, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def classes(self) -> list[Any]:
@@ -269,6 +272,25 @@ class Exploration:
         """What the guarantees of all cells have in common."""
         levels = {"delta": self.delta, "split": self.split, "min_examples": self.min_examples}
         return {**levels, **self.options}
+
+    def offsets(self, epsilon: float) -> dict[Any, float]:
+        """Return the offset of each class for ``per_class="together"``.
+
+        Parameters
+        ----------
+        epsilon : float
+            One of the miss rates explored.
+
+        Returns
+        -------
+        dict from class to float
+            The score below which a fraction ``epsilon`` of the examples of the class lie.
+        """
+        if epsilon not in self.quantiles:
+            known = _common.listed([*map(repr, self.quantiles)]) or "none"
+            rule = f"epsilon must be one of those explored, {known}, for offsets of the classes"
+            raise InvalidInput(f"{rule}, got {epsilon!r}. Explore it.", parameter="epsilon")
+        return dict(zip(self.classes, self.quantiles[epsilon], strict=True))
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
         """Return the cell of two levels.
@@ -324,11 +346,10 @@ class Exploration:
             "columns": dict(self.columns),
             "cells": [cell.to_dict() for cell in self.cells],
         }
-        absent: dict[str, Any] = {
-            "spread": None,
-            "options": {},
-        }  # of classes, or with the usual rules
-        return {k: v for k, v in body.items() if k not in absent or v != absent[k]}
+        pairs = [[e, artefact.encode_floats([*cuts])] for e, cuts in self.quantiles.items()]
+        absent: dict[str, Any] = {"spread": None, "options": {}}
+        present = {k: v for k, v in body.items() if k not in absent or v != absent[k]}
+        return present | {"quantiles": pairs}
 
     def save(self, path: PathLike) -> None:
         """Write the pilot file, which ``metapac calibrate --pilot`` takes.
@@ -525,6 +546,9 @@ class Outlook:
             lines.append(f"set size: mean number of labels, of {len(found.classes)}, {about}")
             lines.append(f"{self._missed}: how many of this class, {share}, have a set without it")
             lines.append("per class: set size with a guarantee for each class, --per-class")
+        if "if i.i.d." in self.variants:
+            what = "set size" if found.spread is None else "width"
+            lines.append(f"if i.i.d.: {what} with --sampling iid, which must be true of your tasks")
         if any(self._show(cell) == "refused" for cell in found.cells):
             lines.append("refused: too many tasks have too few examples (of some class)")
         return lines
@@ -552,6 +576,13 @@ class Outlook:
         each = " per class" * best.per_class
         levels = f"epsilon {best.epsilon:g} and alpha {best.alpha:g}{each}"
         return f"Recommended: {levels}, the strictest levels with {rule}."
+
+
+def look_alike(one: Exploration, other: Exploration) -> bool:
+    """Return whether two tables show the same set sizes, with one threshold for all classes."""
+    shared = ([x.size for x in y.cells if not x.per_class] for y in (one, other))
+    sizes = ([format_estimate(size, ".2f") for size in some] for some in shared)
+    return next(sizes) == next(sizes)
 
 
 def read_pilot(path: PathLike) -> Exploration:
@@ -585,6 +616,8 @@ def read_pilot(path: PathLike) -> Exploration:
         names = [field.name for field in fields(Exploration) if field.name in body]
         known = {name: body[name] for name in names} | {"prevalence": dict(body["prevalence"])}
         known |= {"tasks": tuple(as_task_names(body["tasks"]).tolist())}
+        pairs = body.get("quantiles", [])
+        known |= {"quantiles": {e: (*map(float, cuts),) for e, cuts in pairs}}
         pilot = Exploration(**known | {"cells": tuple(map(_read_cell, body["cells"]))})
         pilot._check()
         artefact.check_written(body, pilot.to_dict())
@@ -687,7 +720,9 @@ def explore(
     check_facts(data.facts(shared.names, shared.task_sizes, complete), complete, data.name)
     check_sampling(data, shared.names.tolist(), grid[0], skipped)
     pilot, (precision, columns) = shared.names, data.describe()
+    quantiles: dict[float, tuple[float, ...]] = {}
     if names:
+        quantiles = _find_quantiles(data, names, epsilons, tell)
         each = _make_trials(data, names, grid, coming, tell)[1]
         tell("counting the labels in each set", 0, None)
         cuts = [np.stack([trial.without for trial in some]) for some in (trials, each)]
@@ -701,7 +736,27 @@ def explore(
     shares = dict(zip(names, (totals / totals.sum()).tolist(), strict=True)) if names else {}
     cells = tuple(_summarise(*pair, names) for pair in zip(trials, counted, strict=True))
     found = tuple(pilot.tolist()), int(totals.sum()), delta, shares, cells, columns or {}
-    return Exploration(*found, split, min_examples, spread, options)
+    return Exploration(*found, split, min_examples, spread, options, quantiles)
+
+
+def _find_quantiles(
+    data: Data, names: Sequence[Any], epsilons: Sequence[float], tell: Progress
+) -> dict[float, tuple[float, ...]]:
+    """Return quantiles of the scores of each class that all tasks have; none if one is absent."""
+    pooled: Any = data
+    if isinstance(data, Scored):
+        pooled = replace(data, tasks=np.zeros(len(data.ids), dtype=int), within=None)
+    else:
+        pooled = pooled.with_columns(task=None)
+
+    def rank(sizes: Counts, _label: Counts | None) -> Counts:
+        return np.stack([np.minimum((sizes * e).astype(int), sizes - 1) for e in epsilons], axis=1)
+
+    found = pooled.order_statistics(rank, by_class=True, progress=tell)
+    if found.label is None or len(found.label) < len(names):
+        return {}
+    cuts = found.thresholds[np.argsort(found.label)]
+    return dict(zip(epsilons, map(tuple, cuts.T.tolist()), strict=True))
 
 
 # What is known of the tasks to calibrate on: their number, or their sizes by class.
@@ -833,6 +888,6 @@ def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:
     ratios = [estimate_ratio(few[here], many[here]) for few, many, here in columns]
     of_class = dict(zip(names, ratios, strict=False))
     g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())
-    levels = g.miss_rate, g.alpha, g.per_class, trial.tasks, thresholds
+    levels = g.miss_rate, g.alpha, bool(g.per_class), trial.tasks, thresholds
     needed = None if feasible else trial.least
     return Cell(*levels, size, empty, full, of_class, needed, trial.refused)

@@ -32,6 +32,7 @@ def site(
     guarantee: GuaranteeOptions,
     columns: Annotated[Columns, _COLUMNS],
     within_rng: int = 0,
+    lacking: Sequence[str] = (),
     allow: Sequence[str] = (),
     reading: ReadingOptions,
     json: bool = False,
@@ -57,13 +58,16 @@ def site(
     within_rng : SEED
         Seed of the draw of one row of each unit with --within, and with --losses of the random
         numbers that they are compared with; the same at every site.
+    lacking : CLASS
+        With --together, a class of which the site has no example at all.
     """
     check_replaceable(output, federated.FORMAT)
     stated = asdict(guarantee)
     with open_table(scores, reading, output) as (table, progress):
         method = MetaRisk(**stated, rng=within_rng) if columns.losses else MetaPS(**stated)
         given: Any = {"name": name.strip(), "rng": within_rng, "allow": allow, "progress": progress}
-        result = make_site(method, table.with_columns(**vars(columns)), **given)
+        table = table.with_columns(**vars(columns))
+        result = make_site(method, table, lacking=lacking, **given)
     text = str(result)  # may refuse the levels, so before anything is written
     result.save(output)
     console.show(result, as_json=json, text=text, wrote=[output], output=str(output))
