@@ -785,7 +785,7 @@ def evaluate(
     if (new_tasks := getattr(promise, "new_tasks", None)) is not None:
         if minimum > getattr(promise, "min_examples", 0):
             rule = "min_examples must be left out: a list is judged with its small tasks"
-            raise InvalidInput(f"{rule}, got {chosen}.", parameter="min_examples")
+            raise InvalidInput(f"{rule}, got {chosen}.")
         missing = _compare_with_list(promise.context_, judged)
         levels |= {"new_tasks": new_tasks, "there": len(judged.names)}
     found = assess(promise, judged, minimum, levels)

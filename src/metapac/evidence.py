@@ -353,7 +353,7 @@ class Evidence(NamedTuple):
             for task in tasks:
                 if str(label) not in classes or str(task) not in names:
                     text = f"lacking must map classes to tasks, got {task!r} for class {label!r}"
-                    raise InvalidInput(f"{text}, which are not both there.", parameter="lacking")
+                    raise InvalidInput(f"{text}, which are not both there.")
                 place = names.index(str(task)), classes.index(str(label))
                 if count := int(self.sizes[place]):
                     text = f"lacking says that task {task!r} has no example of class {label!r}"

@@ -289,7 +289,7 @@ class Exploration:
         if epsilon not in self.quantiles:
             known = _common.listed([*map(repr, self.quantiles)]) or "none"
             rule = f"epsilon must be one of those explored, {known}, for offsets of the classes"
-            raise InvalidInput(f"{rule}, got {epsilon!r}. Explore it.", parameter="epsilon")
+            raise InvalidInput(f"{rule}, got {epsilon!r}. Explore it.")
         return dict(zip(self.classes, self.quantiles[epsilon], strict=True))
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:

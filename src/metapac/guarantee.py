@@ -561,12 +561,11 @@ def _checked_offsets(offsets: Any, *, per_class: PerClass) -> dict[Any, float] |
         text = f"offsets are for per_class={TOGETHER!r}, got {keyword('per_class', per_class)}."
         raise InvalidInput(text, parameter="offsets")
     if not (isinstance(offsets, Mapping) and offsets):
-        text = f"offsets must be a mapping from class to number, got {brief(offsets)}."
-        raise InvalidInput(text, parameter="offsets")
+        raise InvalidInput(f"offsets must be a mapping from class to number, got {brief(offsets)}.")
     for label, offset in offsets.items():
         if not (isinstance(offset, numbers.Real) and math.isfinite(float(offset))):
             text = f"offsets must be finite numbers, got {offset!r} for class {label!r}."
-            raise InvalidInput(text, parameter="offsets")
+            raise InvalidInput(text)
     return {as_plain_label(label): float(offset) for label, offset in offsets.items()}
 
 

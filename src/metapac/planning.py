@@ -1034,10 +1034,8 @@ def plan_list(
     epsilon, alpha, delta : float
         The guarantee, as in `Guarantee`: of the m others, ``alpha * m``, rounded down, may exceed
         ``epsilon``.
-    split, classes, min_examples, dishonest, sampling, allow : optional
-        As in `plan`.
-    shift, randomise : optional
-        Refused for a list, with the reason.
+    split, classes, min_examples, shift, dishonest, sampling, randomise, allow : optional
+        As in `plan`; ``shift`` and ``randomise`` are refused for a list, with the reason.
 
     Returns
     -------

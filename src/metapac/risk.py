@@ -437,6 +437,6 @@ class MetaRisk(MetaPS):
         array([[0.1, 0.4, 1. ]])
         """
         if not limit > 0:
-            raise InvalidInput(f"limit must be above 0, got {limit!r}.", parameter="limit")
+            raise InvalidInput(f"limit must be above 0, got {limit!r}.")
         pairs, grid = _pair(scores, "distances", distances), _as_grid(thresholds).tolist()
         return np.array([[d[s >= t].min(initial=limit) / limit for t in grid] for s, d in pairs])

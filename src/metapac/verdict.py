@@ -579,8 +579,7 @@ def judge(
     20
     """
     if np.ndim(examples) != 1:
-        text = f"examples must be one-dimensional, got shape {np.shape(examples)}."
-        raise InvalidInput(text, parameter="examples")
+        raise InvalidInput(f"examples must be one-dimensional, got shape {np.shape(examples)}.")
     counts = [(examples, missed)]
     (verdict,) = judge_each(counts, [epsilon], alpha, delta, false_alarm, new_tasks)
     return verdict

@@ -273,10 +273,7 @@ def _describe_claim(
     if g.is_together:
         start = f"The following holds on {share}, for all classes at once (a class that a "
         start += f"{words.unit} lacks is not missed there):"
-    lines = [
-        start,
-        *(_describe_class(words, rule) for rule in rules[:_SHOWN]),
-    ]
+    lines = [start, *(_describe_class(words, rule) for rule in rules[:_SHOWN])]
     if (more := len(rules) - _SHOWN) > 0:
         lines.append(f"- and {more} more {'class' if more == 1 else 'classes'}, see thresholds_")
     return "\n".join(lines)

@@ -110,7 +110,7 @@ def _read_lacking(texts: Sequence[str]) -> dict[str, list[str]] | None:
     for text in texts:
         label, equals, task = text.partition("=")
         if not equals:
-            raise InvalidInput(f"lacking must be CLASS=TASK, got {text!r}.", parameter="lacking")
+            raise InvalidInput(f"lacking must be CLASS=TASK, got {text!r}.")
         lacking.setdefault(label, []).append(task)
     return lacking or None
 

@@ -201,10 +201,8 @@ def _check_levels(given: dict[str, str], *, may_look: bool) -> None:
     rule = f"{' and '.join(missing)} must be given, to see what a guarantee needs."
     if may_look:
         rule += " To look at scores of so few tasks, say with --pilot how many to spare."
-    raise InvalidInput(
-        f"{rule} To see which guarantees your tasks support, pass only these: a table with --task, "
-        "or --sizes, --tasks or --examples."
-    )
+    text = f"{rule} To see which guarantees your tasks support, pass only these: a table with"
+    raise InvalidInput(f"{text} --task, or --sizes, --tasks or --examples.")
 
 
 def _parse_grid(given: dict[str, str]) -> dict[str, Any]:
