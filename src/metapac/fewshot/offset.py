@@ -183,4 +183,6 @@ def fit_weights(rows: Sequence[Doubles], targets: Sequence[float]) -> tuple[floa
     z = (x - centre) / scale
     penalty = _PENALTY * len(z) * np.eye(z.shape[1])
     weights = np.linalg.solve(z.T @ z + penalty, z.T @ (y - y.mean())) / scale
-    return (float(y.mean() - weights @ centre), *weights.tolist())
+    found = y.mean() - weights @ centre, *weights.tolist()
+    # Other machines solve with other last digits, and would give the offset another name.
+    return tuple(float(f"{weight:.8g}") for weight in found)
