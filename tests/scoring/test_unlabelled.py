@@ -98,7 +98,7 @@ def test_bad_input_is_refused() -> None:
     positions = {"support": np.arange(3), "query": np.arange(3, 6)}
     fields: dict[str, Any] = {"x": x, "support_y": y, "query_y": y, "classes": 1, **positions}
     for shared in (2, 5):  # a support example, a query
-        with pytest.raises(InvalidInput, match=f"unlabelled must not have position {shared}"):
+        with pytest.raises(InvalidInput, match=f"share a position, got {shared} twice"):
             Task("a", **fields, unlabelled=np.array([7, shared]))
     with pytest.raises(InvalidInput, match="shots \\+ queries \\+ unlabelled / ways = 41"):
         ClassPool(X, Y).tasks(2, **SHAPE, unlabelled=100)

@@ -10,18 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac import artefact
-from metapac._common import (
-    PathLike,
-    Progress,
-    brief,
-    check_one_of,
-    ignore_progress,
-    listed,
-    require,
-    warn,
-)
+from metapac import _common, artefact
+from metapac._common import PathLike, Progress, ignore_progress
 from metapac.errors import InvalidInput, keyword
+from metapac.fewshot import scoring
 from metapac.fewshot.adapters import as_score_function, check_uses_unlabelled
 from metapac.fewshot.datasets.images import image_files, image_folder, read_images
 from metapac.fewshot.datasets.pools import load_run_pools, read_run
@@ -30,13 +22,6 @@ from metapac.fewshot.offset import EPSILON, load_offset
 from metapac.fewshot.options import Drawing, Embeddings, NewExamples, Run, SampleLogs, reject_given
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.prompts import name_model, read_samples
-from metapac.fewshot.scoring import (
-    describe_learner,
-    fit_offset,
-    fit_temperature,
-    score_examples,
-    tabulate,
-)
 from metapac.fewshot.tasks import Choice, class_reuse, count_noun
 from metapac.fewshot.tensors import data_checksum
 from metapac.fewshot.vectors import Vectors, read_examples, read_vectors
@@ -156,7 +141,7 @@ def load_run_learner(source: PathLike, device: str | None) -> tuple[dict[str, An
     is_run = not Path(source).is_file()
     record: dict[str, Any] = read_run(source) if is_run else {"options": {}}
     module = "metapac.fewshot.training.checkpoints"
-    weights = require(module, extra="torch", purpose="scoring tasks of a run")
+    weights = _common.require(module, extra="torch", purpose="scoring tasks of a run")
     from metapac.fewshot.training.loop import choose_device
 
     learner = weights.load_learner(source)
@@ -215,7 +200,7 @@ def _score_vectors(
     is_fitted: bool = False,
 ) -> ScoredTable:
     """Score tasks drawn from all classes or groups of a file, or from half of them."""
-    check_one_of("pool", model.details["pool"], ("all", "calibration", "test"))
+    _common.check_one_of("pool", model.details["pool"], ("all", "calibration", "test"))
     is_fitted = is_fitted or drawing.offset is not None
     pool, rows = _make_pool(vectors, model.details["pool"], is_fitted=is_fitted)
     held_out = _make_pool(vectors, "validation")[0] if is_fitted else None
@@ -230,14 +215,21 @@ def _score_vectors(
 
 def _fit_temperature(learner: Any, vectors: Vectors, drawing: Drawing) -> tuple[float, str]:
     """Return a temperature fitted on validation classes, rounded as printed, and a note on it."""
-    pool, _ = _make_pool(vectors, "validation")
-    shape = _choose_shape(pool.unit, replace(drawing, unlabelled=0))
+    pool, drawn = _draw_held_out(
+        _make_pool(vectors, "validation")[0], replace(drawing, unlabelled=0), once=True
+    )
+    temperature = float(f"{scoring.fit_temperature(learner, drawn).temperature:.3g}")
+    note = f"The temperature {temperature} is fitted on {count_noun(pool.names, pool.unit)}, from"
+    again = f"For new examples, pass --temperature {temperature}."
+    return temperature, f"{note} which no task is drawn. {again}"
+
+
+def _draw_held_out(pool: Any, drawing: Drawing, sizes: Any = None, once: bool = False) -> Any:
+    """Return a pool without small classes, and tasks of it to fit on; groups perhaps once each."""
+    shape = _choose_shape(pool.unit, drawing, sizes)
     pool, _ = leave_out_small(pool, shape)
-    drawn = pool.tasks(None if pool.unit == "group" else _FIT_TASKS, **shape, rng=0)
-    temperature = float(f"{fit_temperature(learner, drawn).temperature:.3g}")
-    units = "groups" if pool.unit == "group" else "classes"
-    note = f"The temperature {temperature} is fitted on {len(pool.names)} {units}, from which no"
-    return temperature, f"{note} task is drawn. For new examples, pass --temperature {temperature}."
+    count = None if once and pool.unit == "group" else _FIT_TASKS
+    return pool, pool.tasks(count, **shape, rng=0)
 
 
 def _make_pool(vectors: Vectors, name: str, *, is_fitted: bool = False) -> tuple[Any, Any]:
@@ -298,9 +290,9 @@ def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[
     if drawing.score not in ("probability", "log_probability"):
         raise InvalidInput("score must be log_probability with an offset.", parameter="score")
     if file.exists():
-        offset, learner = load_offset(file), describe_learner(model.learner)
+        offset, learner = load_offset(file), scoring.describe_learner(model.learner)
         if offset.learner != artefact.as_json("learner", learner):
-            text = f"{file} was fitted for another learner, {brief(offset.learner)}"
+            text = f"{file} was fitted for another learner, {_common.brief(offset.learner)}"
             raise InvalidInput(f"{text}. Pass the name of a new file.", parameter="offset")
         if drawing.epsilon not in (None, offset.epsilon):
             text = f"epsilon must be {offset.epsilon}, for which {file} was fitted"
@@ -309,14 +301,12 @@ def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[
     if held_out is None:
         text = f"there is no offset in {file}, and none can be fitted. Score the calibration tasks"
         raise InvalidInput(f"{text} first, with the same offset.", parameter="offset")
-    shape = _choose_shape(held_out.unit, drawing, model.sizes)
-    pool, _ = leave_out_small(held_out, shape)
-    drawn = pool.tasks(_FIT_TASKS, **shape, rng=0)
-    offset = fit_offset(model.learner, drawn, epsilon=drawing.epsilon or EPSILON)
+    pool, drawn = _draw_held_out(held_out, drawing, model.sizes)
+    offset = scoring.fit_offset(model.learner, drawn, epsilon=drawing.epsilon or EPSILON)
     offset.save(file)
-    units = "groups" if pool.unit == "group" else "classes"
-    note = f"The offset is fitted on {len(pool.names)} {units}, from which no task is drawn"
-    return offset, [f"{note}, and written to {file}."]
+    units = count_noun(pool.names, pool.unit)
+    note = f"The offset is fitted on {units}, from which no task is drawn, and written to {file}."
+    return offset, [note]
 
 
 def score_pool(
@@ -337,7 +327,7 @@ def score_pool(
     count = _TASKS if drawing.tasks is None and not is_group else drawing.tasks
     tasks = pool.tasks(count, **shape, **named, rng=drawing.rng)
     progress("scoring tasks", 0, None)
-    table = tabulate(model.learner, tasks, score=function, progress=progress)
+    table = scoring.tabulate(model.learner, tasks, score=function, progress=progress)
     facts = {"unit": pool.unit, "units": len(pool.names), "rng": drawing.rng}
     facts |= {"tasks": len(tasks), "examples": len(table["task"]), "accuracy": _accuracy(table)}
     facts |= {name: list(x) if isinstance(x, Sequence) else x for name, x in shape.items()}
@@ -387,7 +377,6 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
     small = [name for name, size in sizes.items() if size < needed]
     if not small:
         return pool, []
-    noun = ("class", "es") if pool.unit == "class" else ("group", "s")
     sizes_named = f"shots + {'queries' if shape['queries'] else 1}"
     sizes_named += " + unlabelled ones of each class" * (others > 0)
     count = len(sizes) - len(small)
@@ -397,12 +386,12 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
             remedy = f"Pass {keyword('queries', spare)} or fewer"
         elif count > 1:
             remedy = f"Pass {keyword('ways', count)} or fewer"
-        text = f"a task needs {count_noun(ways, *noun)} with at least {sizes_named} = {needed}"
-        text = f"{text} examples, got {count} in {pool.name}. {remedy}."
-        raise InvalidInput(text, parameter=("shots", "queries"))
-    found = listed([f"{name!r} with {sizes[name]}" for name in small])
-    text = f"left out {count_noun(small, *noun)} of {pool.name} with fewer than {needed} examples"
-    warn(f"{text}, the {sizes_named} of a task: {found}.")
+        rule = f"a task needs {count_noun(ways, pool.unit)} with at least {sizes_named} = {needed}"
+        got = f"got {count} in {pool.name}. {remedy}"
+        raise InvalidInput(f"{rule} examples, {got}.", parameter=("shots", "queries"))
+    found = _common.listed([f"{name!r} with {sizes[name]}" for name in small])
+    left_out = f"left out {count_noun(small, pool.unit)} of {pool.name} with fewer than {needed}"
+    _common.warn(f"{left_out} examples, the {sizes_named} of a task: {found}.")
     large = copy.copy(pool)
     large.names = [name for name, size in sizes.items() if size >= needed]
     large.positions = [members for members in pool.positions if len(members) >= needed]
@@ -435,7 +424,7 @@ def _score_new(
         options["unlabelled"], x, ids = x[known], x[rows], ids[rows]
         text = f"{drawing.unlabelled} of the examples, at random, are taken as unlabelled examples"
         notes.append(f"{text} and not scored: the guarantee is for others.")
-    scores = score_examples(model.learner, labelled[0], codes, x, **options)
+    scores = scoring.score_examples(model.learner, labelled[0], codes, x, **options)
     task = file.resolve().name if file.is_dir() else file.stem
     table = {"task": np.full(len(x), task), "example": ids, "scores": list(scores)}
     table["classes"] = [names] * len(x)

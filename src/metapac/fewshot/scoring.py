@@ -13,19 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import artefact
-from metapac._common import (
-    Array,
-    Floats,
-    PathLike,
-    Progress,
-    Seed,
-    as_probability,
-    as_whole_number,
-    listed,
-    on_host,
-    warn,
-)
+from metapac import _common, artefact
+from metapac._common import Array, Floats, PathLike, Progress, Seed
 from metapac._text import name_score
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot import adapters
@@ -303,9 +292,8 @@ def check_independence(learner: Learner, task: Task) -> None:
         text = f"the learner must score queries one by one, but cannot score {where} alone"
         raise InvalidInput(f"{text} ({error}). Switch batch norm to eval().") from error
     if _differ(alone, again):
-        text = "the learner must score an example the same each time"
-        text = f"{text}, but {where} got {_show(alone)} and then {_show(again)}"
-        raise InvalidInput(f"{text}. Switch dropout off by eval(), or fix the seed.")
+        rule = "the learner must score an example the same each time, without dropout: call eval()"
+        raise InvalidInput(f"{rule}. {where} got {_show(alone)} and then {_show(again)}.")
     if _differ(alone, among):
         _object(alone, among, where)
 
@@ -315,14 +303,12 @@ def _object(alone: Outputs, among: Outputs, where: str) -> None:
     got = f"{where} got {_show(among)} among other queries and {_show(alone)} alone"
     distance = _distance(alone, among)
     if distance > _ROUNDING:
-        remedy = "" if distance > _LOW_PRECISION else "; if this is rounding, return float16"
-        raise InvalidInput(
-            f"the learner must score each query by itself, from the support set alone, but {got}. "
-            "Scores that depend on other queries are not independent, and no guarantee holds. Use "
-            f"no statistics of the queries, such as batch norm in training mode{remedy}."
-        )
-    kind = among.values.dtype.name
-    warn(f"{got}, more than the rounding of {kind} explains. Return the precision of the model.")
+        rule = "the learner must score each query by itself, from the support set alone"
+        remedy = "no statistics of the queries, such as batch norm in training mode"
+        remedy += "" if distance > _LOW_PRECISION else "; if this is rounding, return float16"
+        raise InvalidInput(f"{rule}, but {got}. Use {remedy}.")
+    text = f"{got}, more than the rounding of {among.values.dtype.name} explains"
+    _common.warn(f"{text}. Return the precision of the model.")
 
 
 def _differ(one: Outputs, other: Outputs) -> bool:
@@ -409,9 +395,8 @@ def fit_temperature(
     bounds = (-_LARGEST, _LARGEST)
     best = minimize_scalar(cross_entropy, bounds=bounds, method="bounded", options={"xatol": 1e-8})
     if abs(best.x) > _LARGEST - 1e-3:
-        text = "tasks must be neither all right nor no better than chance for a temperature to fit"
-        end = f"{math.exp(best.x):.3g}. Pass more validation tasks"
-        raise InvalidInput(f"{text}, but the best one is beyond {end}.")
+        rule = "tasks must be neither all right nor no better than chance for a temperature to fit"
+        raise InvalidInput(f"{rule}: the best one is beyond {math.exp(best.x):.3g}.")
     return ScoreFunction(score, float(math.exp(best.x)), frozenset(fitted_on))
 
 
@@ -454,22 +439,21 @@ def fit_offset(learner: Learner, tasks: Iterable[Task], *, epsilon: float) -> Ta
     if len(sizes) != 1 or 0 in sizes or len(drawn) < MIN_TASKS:
         rule = f"tasks must be {MIN_TASKS} or more, all with as many unlabelled examples"
         raise InvalidInput(f"{rule}, got {len(drawn)} with {sorted(sizes)}.", parameter="tasks")
-    temperature = fit_temperature(shared, drawn).temperature  # type: ignore[arg-type]
-    fields: dict[str, Any] = {
-        "epsilon": as_probability("epsilon", epsilon),
-        "unlabelled": sizes.pop(),
-    }
-    plain = TaskOffset(temperature=temperature, weights=(0.0,) * SIZE, **fields)
+    plain = TaskOffset(
+        temperature=fit_temperature(shared, drawn).temperature,  # type: ignore[arg-type]
+        epsilon=_common.as_probability("epsilon", epsilon),
+        unlabelled=sizes.pop(),
+        weights=(0.0,) * SIZE,
+    )
     rows, targets = [], []
     for task in drawn:
         queries, unlabelled = shared.all_outputs(task, plain)
         targets.append(np.quantile(_take(queries.scores, task.query_y), epsilon, method="lower"))
         rows.append(describe_outputs(unlabelled.scores, epsilon))  # type: ignore[union-attr]
-    described = describe_learner(shared.learner)
     return replace(
         plain,
         weights=fit_weights(rows, targets),
-        learner=artefact.as_json("learner", described),
+        learner=artefact.as_json("learner", describe_learner(shared.learner)),
         classes=frozenset().union(*map(units_of, drawn)),
         fitted_on=frozenset(map(fingerprint, drawn)),
     )
@@ -485,7 +469,7 @@ def units_of(task: Task) -> set[str]:
 
 def fingerprint(task: Task) -> str:
     """Return a text that two tasks share only if they have the same queries."""
-    first = np.asarray(on_host(task.take(task.query[:1])))
+    first = np.asarray(_common.on_host(task.take(task.query[:1])))
     content = repr(first.tolist()).encode() if first.dtype == object else first.tobytes()
     digest = hashlib.blake2b(content, digest_size=16)
     for part in (task.query, task.query_y):
@@ -634,11 +618,11 @@ def score_examples(
 
 def _check_apart(x: Any, unlabelled: Any) -> None:
     """Warn if examples are among the unlabelled ones, for which nothing is promised."""
-    new, known = (np.ascontiguousarray(on_host(some)) for some in (x, unlabelled))
+    new, known = (np.ascontiguousarray(_common.on_host(some)) for some in (x, unlabelled))
     shared = {row.tobytes() for row in known} & {row.tobytes() for row in new}
     if shared:
         text = f"{len(shared)} of the examples in x are also in unlabelled"
-        warn(f"{text}. The guarantee is for other examples than those that were adapted to.")
+        _common.warn(f"{text}. The guarantee is for others than those that were adapted to.")
 
 
 def _score(
@@ -658,7 +642,7 @@ def _score(
             text = f"the temperature of {keyword('score', name_score(function))} was fitted on task"
             raise InvalidInput(f"{text} {task.name!r}. Fit it on validation tasks.")
         if isinstance(function, TaskOffset) and (seen := function.classes & units_of(task)):
-            text = f"the offset of score was fitted on {listed(sorted(seen))} of task"
+            text = f"the offset of score was fitted on {_common.listed(sorted(seen))} of task"
             raise InvalidInput(f"{text} {task.name!r}. Fit it on tasks of other classes.")
         names.add(task.name)
         outputs = shared.outputs(task, function)
@@ -771,7 +755,7 @@ def accuracy(
     >>> print(accuracy(PrototypeLearner(), pool, ways=2, tasks=50))
     92.0% (87.1 to 96.9%, 50 tasks)
     """
-    count = as_whole_number("tasks", tasks)
+    count = _common.as_whole_number("tasks", tasks)
     shape: Any = {"shots": shots, "queries": queries, "rng": rng}
     shape |= {} if isinstance(pool, GroupPool) else {"ways": ways}
     drawn: Any = pool.tasks(count, **shape)

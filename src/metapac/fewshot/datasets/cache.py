@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -192,21 +192,9 @@ def describe_counts(counts: Sequence[int]) -> dict[str, int]:
     return {"classes": sum(count > 0 for count in counts), "examples": sum(counts)} | extremes
 
 
-class _Array(TypedDict):
-    dtype: str
-    shape: list[artefact.Size]
-    sha256: str
-
-
-class _Document(TypedDict):
-    name: str
-    facts: dict[str, Any]
-    arrays: dict[Annotated[str, re.compile(r"\w+", re.ASCII).fullmatch], _Array]
-
-
 def _format(name: str) -> artefact.Format:
     remedy = f"Run 'metapac data prepare {name}' again, or delete that folder."
-    return artefact.Format("metapac data", "'metapac data prepare'", remedy, shape=_Document)
+    return artefact.Format("metapac data", "'metapac data prepare'", remedy)
 
 
 def _open(folder: Path) -> Prepared:
@@ -220,8 +208,6 @@ def _open(folder: Path) -> Prepared:
             array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         except Exception as error:  # NumPy parses the header as Python: errors of many types
             raise _damaged(folder, f"{name}.npy cannot be read ({error})") from error
-        if [array.dtype.str, [*array.shape]] != [recorded["dtype"], recorded["shape"]]:
-            raise _damaged(folder, f"{name}.npy is not the array that was written")
         arrays[name], digests[name] = array, recorded["sha256"]
     return Prepared(folder, document["facts"], arrays, digests, artefact.checksum(document))
 

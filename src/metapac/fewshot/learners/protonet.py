@@ -18,14 +18,7 @@ from torch.nn.functional import embedding_bag
 from metapac._common import Array, Counts, Floats
 from metapac.errors import InvalidInput
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import (
-    BATCH,
-    ROUNDS,
-    WEIGHT,
-    Learner,
-    as_support_set,
-    count_examples,
-)
+from metapac.fewshot.adapters import BATCH, ROUNDS, WEIGHT, Learner, as_support_set, count_examples
 from metapac.fewshot.learners.networks import describe_module
 from metapac.fewshot.tasks import Task, TaskBatch
 
@@ -465,12 +458,7 @@ class ProtoNet(Learner):
         return PrototypeBank(self.embed(x), x)
 
     def adapt(
-        self,
-        support_x: Any,
-        support_y: Any,
-        *,
-        classes: int | None = None,
-        unlabelled: Any = None,
+        self, support_x: Any, support_y: Any, *, classes: int | None = None, unlabelled: Any = None
     ) -> PrototypeScorer:
         labels, total = as_support_set(support_x, support_y, classes)
         z = self.embed_rows(support_x).double()  # (S, d)

@@ -17,15 +17,9 @@ import numpy as np
 
 from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
 from metapac.errors import InvalidInput, keyword
+from metapac.fewshot import adapters
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import (
-    BATCH,
-    ROUNDS,
-    WEIGHT,
-    Learner,
-    as_positive_number,
-    as_support_set,
-)
+from metapac.fewshot.adapters import BATCH, Learner, as_positive_number, as_support_set
 from metapac.fewshot.options import Embeddings
 from metapac.fewshot.scoring import Outputs
 from metapac.fewshot.tasks import Task, TaskBatch
@@ -339,12 +333,7 @@ class PrototypeLearner(VectorLearner):
         self.temperature = as_positive_number("temperature", temperature)
 
     def adapt(
-        self,
-        support_x: Any,
-        support_y: Any,
-        *,
-        classes: int | None = None,
-        unlabelled: Any = None,
+        self, support_x: Any, support_y: Any, *, classes: int | None = None, unlabelled: Any = None
     ) -> VectorScorer:
         labels, total = as_support_set(support_x, support_y, classes)
         support = as_vectors("support_x", support_x)[None]
@@ -362,9 +351,9 @@ class PrototypeLearner(VectorLearner):
         z = others - head.centre  # (1, U, d)
         sums, counts = one_hot.mT @ (support - head.centre), one_hot.sum(1)
         queries = to_unit_length(others) if head.unit else z
-        for _ in range(ROUNDS):
+        for _ in range(adapters.ROUNDS):
             # Logits up to a number that all labels share, which is far less work.
-            guesses = WEIGHT * softmax(queries @ head.weights.mT + head.bias[:, None])
+            guesses = adapters.WEIGHT * softmax(queries @ head.weights.mT + head.bias[:, None])
             total = np.maximum(counts + guesses.sum(1), 1.0)[:, :, None]
             means = (sums + guesses.mT @ z) / total  # (1, classes, d)
             head = self._make_head(head.centre, means, counts > 0)

@@ -21,8 +21,8 @@ from metapac.errors import InvalidInput, MissingExtra, keyword
 from metapac.evaluation import Evaluation, evaluate
 from metapac.fewshot.datasets.glyphs import glyphs
 from metapac.fewshot.pools import split_classes
-from metapac.fewshot.reproduce import figures
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Training
+from metapac.fewshot.study import figures
 from metapac.fewshot.study.draws import SyntheticStudy
 from metapac.fewshot.study.methods import paper_methods
 from metapac.fewshot.study.pool_study import PoolStudy
@@ -52,21 +52,34 @@ _COLUMNS = ("draw", "method", "task", "threshold", "error", "size")
 
 
 def demonstrate(
-    data: str,
+    data: str | None,
     folder: Path,
     *,
     draws: int | None = None,
     rng: int = 0,
     progress: Progress = ignore_progress,
 ) -> MethodsDemo | SitesDemo:
-    """Run a demonstration: on states ("sites"), characters ("glyphs") or "synthetic" tasks."""
-    _common.check_one_of("data", data, ("sites", "glyphs", "synthetic"))
-    if data != "sites":
-        draws = _common.as_whole_number("draws", 20 if draws is None else draws)
-        return _compare_methods(data, folder, draws, rng, progress)
-    if draws is not None:
+    """Run a demonstration: on states ("sites"), characters ("glyphs") or "synthetic" tasks.
+
+    By default on characters, or on synthetic tasks if the packages for characters are missing.
+    """
+    chosen = data or "glyphs"
+    _common.check_one_of("data", chosen, ("sites", "glyphs", "synthetic"))
+    if chosen == "sites" and draws is not None:
         raise InvalidInput(f"{keyword('draws', draws)} does not apply to data='sites'.")
-    return _compare_sites(folder, rng, progress)
+    if chosen == "sites":
+        return _compare_sites(folder, rng, progress)
+    if chosen == "glyphs":
+        try:
+            for module in ("torch", "safetensors"):
+                _common.require(module, extra="torch", purpose="the demo with characters")
+        except MissingExtra as error:
+            if data is not None:
+                raise
+            _common.warn(f"{error}. Running the demo with synthetic tasks instead.")
+            chosen = "synthetic"
+    draws = _common.as_whole_number("draws", 20 if draws is None else draws)
+    return _compare_methods(chosen, folder, draws, rng, progress)
 
 
 def prepare_glyphs(rng: int, progress: Progress) -> tuple[PoolStudy, list[str], float]:
@@ -143,8 +156,6 @@ def _compare_methods(
     study: Any = SyntheticStudy()
     title, accuracy = SYNTHETIC_TITLE, None
     if data == "glyphs":
-        for module in ("torch", "safetensors"):
-            _common.require(module, extra="torch", purpose="the demo with characters")
         progress("drawing characters", 0, None)
         title, (study, names, accuracy) = EXPERIMENT.title, prepare_glyphs(rng, progress)
     options: Any = {"guarantee": GUARANTEE, "methods": METHODS, "draws": draws, "rng": rng}

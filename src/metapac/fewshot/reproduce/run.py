@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 
 from metapac import _common, artefact
-from metapac._common import Array, PathLike, Progress, as_whole_number, ignore_progress
+from metapac._common import Array, PathLike, Progress, ignore_progress
 from metapac.errors import BadArtefact, InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.pools import LoadedPools, load_pools
@@ -26,11 +26,11 @@ from metapac.fewshot.quantile_predictor import QuantilePredictor
 from metapac.fewshot.reproduce import experiments
 from metapac.fewshot.reproduce.claims import Claim, check_claims
 from metapac.fewshot.reproduce.experiments import Control, Experiment
-from metapac.fewshot.reproduce.figures import draw_figures
 from metapac.fewshot.scoring import Stored, accuracy, read_stored
 from metapac.fewshot.scoring import weights_checksum as weights_checksum
 from metapac.fewshot.study import run as study_run
 from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.study.figures import draw_figures
 from metapac.fewshot.study.pool_study import PoolStudy, join_groups, largest_queries
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.summary import Summary, summarise
@@ -325,13 +325,9 @@ class SeedRun:
 
     def evaluate(self, learner: ProtoNet, part: Control, **options: Any) -> Rows:
         """Evaluate the methods of the experiment, or of one of its controls."""
-        e = part.experiment
-
-        def advance(stage: str, done: int, total: int | None) -> None:
-            self.progress(f"{part.name}: {stage}" if part.name else stage, done, total)
-
+        e, report = part.experiment, _common.name_progress(self.progress, part.name)
         options |= {"guarantee": e.guarantee, "methods": part.methods(e.guarantee)}
-        options |= {"draws": e.draws, "rng": self.rng, "progress": advance}
+        options |= {"draws": e.draws, "rng": self.rng, "progress": report}
         study = ExperimentStudy(e, learner, self.data, self.folder, self._predictors)
         return study_run.run_study(study, **options, folder=control_folder(self.folder, part))
 
@@ -459,8 +455,8 @@ def reproduce(
     progress: Progress = ignore_progress,
 ) -> Reproduction:
     """Train and evaluate an experiment with several seeds; resume or extend an earlier run."""
-    seeds = experiment.seeds if seeds is None else as_whole_number("seeds", seeds)
-    rng = as_whole_number("rng", rng, minimum=0)
+    seeds = experiment.seeds if seeds is None else _common.as_whole_number("seeds", seeds)
+    rng = _common.as_whole_number("rng", rng, minimum=0)
     _check_folder(Path(folder), rng, seeds)
     progress("reading the data", 0, None)
     data = load(experiment, home=home)
@@ -468,13 +464,10 @@ def reproduce(
     rows: list[list[Rows]] = [[] for _ in parts]
     accuracies = []
     for seed in range(rng, rng + seeds):
-
-        def advance(stage: str, done: int, total: int | None, seed: int = seed) -> None:
-            progress(f"seed {seed}: {stage}" if seeds > 1 else stage, done, total)
-
+        report = _common.name_progress(progress, f"seed {seed}" if seeds > 1 else "")
         place = study_run.seed_folder(folder, seed)
         with artefact.lock_folder(place, "metapac reproduce"):
-            run = SeedRun(experiment, data, place, seed, advance)
+            run = SeedRun(experiment, data, place, seed, report)
             learner = run.train(device)
             for part, by_seed in zip(parts, rows, strict=True):
                 by_seed.append(run.evaluate(learner, part, n_jobs=n_jobs, backend=backend))
@@ -496,11 +489,11 @@ def reproduce_by_name(
     """Run an experiment of the paper as `reproduce` does, and draw its figures."""
     experiment = experiments.find_experiment(name)
     if draws is not None:
-        experiment = replace(experiment, draws=as_whole_number("draws", draws))
+        experiment = replace(experiment, draws=_common.as_whole_number("draws", draws))
     if epochs is not None:
         if experiment.training is None:
             raise InvalidInput(f"epochs are fixed by the recipe of {name}.", parameter="epochs")
-        training = replace(experiment.training, epochs=as_whole_number("epochs", epochs))
+        training = replace(experiment.training, epochs=_common.as_whole_number("epochs", epochs))
         experiment = replace(experiment, training=training)
     for module, extra in (("matplotlib", "plot"), ("torch", "torch"), ("safetensors", "torch")):
         _common.require(module, extra=extra, purpose="metapac reproduce")

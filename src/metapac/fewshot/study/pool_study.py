@@ -11,15 +11,10 @@ import numpy as np
 from metapac import _common
 from metapac._common import Array, Floats, Progress, Seed, as_whole_number, ignore_progress
 from metapac._text import name_score
-from metapac.errors import InvalidInput, MissingExtra, keyword
+from metapac.errors import InvalidInput, MissingExtra
 from metapac.fewshot.adapters import Learner
 from metapac.fewshot.pools import GroupPool, Pools, draw_all
-from metapac.fewshot.scoring import (
-    SharedEmbeddings,
-    describe_learner,
-    score_matrix,
-    score_tasks,
-)
+from metapac.fewshot.scoring import SharedEmbeddings, describe_learner, score_matrix, score_tasks
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.methods import digest_code
 from metapac.fewshot.tasks import Choice, Task, query_sizes
@@ -106,9 +101,8 @@ def count_test_queries(
     if pool.unit != "domain" and min(sizes) < np.max(shots) + unlabelled + labelled + queries:
         given = f"shots + test_queries + labelled = {np.max(shots)} + {queries} + {labelled}"
         given += f", with {unlabelled} unlabelled," * (unlabelled > 0)
-        smallest = f"{min(sizes)}, the examples of {pool.names[sizes.index(min(sizes))]!r}"
-        rule = f"{given} must be at most {smallest}; labelled=0 leaves PS-Test out."
-        raise InvalidInput(rule, parameter=names)
+        rule = f"{given} must be at most {min(sizes)}, the smallest {pool.unit}"
+        raise InvalidInput(f"{rule}; labelled=0 leaves PS-Test out.", parameter=names)
     return labelled, queries
 
 
@@ -126,12 +120,10 @@ def largest_queries(
     sizes = [len(members) - unlabelled for members in pool.positions]
     needed = int(np.max(shots)) + least
     if min(sizes) < needed:
-        small = f"{sum(size < needed for size in sizes)} of {len(sizes)} have fewer"
-        smallest = f"the smallest, {pool.names[sizes.index(min(sizes))]!r}, has {min(sizes)}"
         beside = f" beside {unlabelled} unlabelled ones" if unlabelled else ""
-        rule = f"each {pool.unit} must have {needed} examples{beside} (shots + {least}); {small}"
-        lower = f", or pass {keyword('shots', min(sizes) - least)}" if min(sizes) > least else ""
-        raise InvalidInput(f"{rule}; {smallest}. Leave them out of the data{lower}.")
+        rule = f"each {pool.unit} must have {needed} examples{beside} (shots + {least})"
+        smallest = f"the smallest, {pool.names[sizes.index(min(sizes))]!r}, has {min(sizes)}"
+        raise InvalidInput(f"{rule}; {smallest}. Leave such out of the data, or lower shots.")
     spare = min(sizes) - int(np.max(shots))
     return spare if wanted is None else min(wanted, spare)
 

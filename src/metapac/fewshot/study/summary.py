@@ -24,7 +24,7 @@ from metapac._common import Array, Floats, PathLike, require
 from metapac._text import format_table
 from metapac.artefact import replacing
 from metapac.errors import InvalidInput
-from metapac.fewshot.study.boxes import draw_methods, is_full
+from metapac.fewshot.study.figures import draw_methods, is_full
 from metapac.fewshot.study.methods import describe_need
 from metapac.fewshot.study.rows import Rows
 from metapac.guarantee import Guarantee

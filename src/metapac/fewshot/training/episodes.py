@@ -51,13 +51,13 @@ class EpisodeSampler:
     def __init__(self, pool: Pool, device: Any, *, ways: int, shots: int, queries: int) -> None:
         self.device = device = torch.empty(0, device=device).device  # with its number
         self.ways, self.shots, self.queries = ways, shots, queries
+        self._transform, self._y, shape = None, None, {"shots": shots, "queries": queries}
         if isinstance(pool, ClassPool):
-            pool.tasks(1, ways=ways, shots=shots, queries=queries, rng=0)  # checks its arguments
-            self.classes, self._transform, self._y = ways, pool.transform, None
+            pool.tasks(1, ways=ways, **shape, rng=0)  # checks its arguments
+            self.classes, self._transform = ways, pool.transform
         else:
-            pool.tasks(1, shots=shots, queries=queries, rng=0)
-            self.classes, self._transform = pool.classes, None
-            self._y = torch.tensor(np.asarray(pool.y), device=device)  # (n,)
+            pool.tasks(1, **shape, rng=0)
+            self.classes, self._y = pool.classes, torch.tensor(np.asarray(pool.y), device=device)
         self.data = copy_to_device(pool.x, device) if fits_on_device(pool.x, device) else pool.x
         self._sizes = torch.tensor([len(group) for group in pool.positions], device=device)
         self._starts = self._sizes.cumsum(0) - self._sizes  # (groups,)
@@ -89,10 +89,9 @@ class EpisodeSampler:
         support_x = take(self.data, drawn.support, self.device)
         query_x = take(self.data, drawn.query, self.device)
         if self._transform is not None:
-            changed: list[Tensor] = []
             both = torch.cat([support_x, query_x], dim=1)
-            for x, rng in zip(both, map(np.random.default_rng, drawn.seeds.tolist()), strict=True):
-                changed.append(apply_transform(self._transform(rng), x, rng))
+            pairs = zip(both, map(np.random.default_rng, drawn.seeds.tolist()), strict=True)
+            changed = [apply_transform(self._transform(rng), x, rng) for x, rng in pairs]
             support_x, query_x = torch.stack(changed).tensor_split([support_x.shape[1]], dim=1)
         return support_x, drawn.support_y, query_x, drawn.query_y, self.classes
 
