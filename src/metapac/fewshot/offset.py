@@ -78,7 +78,6 @@ class TaskOffset(ScoreFunction):
 
     @property
     def base(self) -> ScoreFunction:
-        """Score function that the offset is subtracted from."""
         return ScoreFunction(self.name, self.temperature)
 
     def __str__(self) -> str:

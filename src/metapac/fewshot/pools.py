@@ -119,7 +119,6 @@ def _positions_by_id(ids: Array) -> tuple[list[Any], list[Counts]]:
 
 
 def _draw_positions(positions: Counts, count: int, rng: np.random.Generator) -> Counts:
-    """Return ``count`` of the positions in random order."""
     return positions[rng.choice(len(positions), count, replace=False)]
 
 

@@ -73,7 +73,6 @@ class QuantilePredictor:
         return self
 
     def predict(self, supports: ArrayLike) -> Floats:
-        """Return the predicted quantile of each task."""
         if not hasattr(self, "module"):
             raise InvalidInput("this QuantilePredictor is not trained yet. Call .fit(...) first.")
         (centre, width), (middle, spread) = self._scale

@@ -341,7 +341,6 @@ def score_pool(
 
 
 def _accuracy(table: Mapping[str, Any]) -> float:
-    """Return the share of rows whose highest score is that of the true label."""
     best = np.array([np.argmax(row) for row in table["scores"]])
     if "classes" in table:
         best = np.array([names[i] for names, i in zip(table["classes"], best, strict=True)])

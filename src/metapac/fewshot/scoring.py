@@ -57,7 +57,6 @@ class Outputs:
         return self.function(self.values, self.kind)
 
     def take(self, rows: Sequence[int]) -> Outputs:
-        """Return the outputs of some queries."""
         logits = None if self.logits is None else self.logits[rows]
         return replace(self, values=self.values[rows], logits=logits)
 
@@ -147,7 +146,6 @@ def _take(matrix: Array, labels: Array) -> Array:
 
 
 def output_kind(learner: Learner) -> str:
-    """Return what the scorers of a learner return."""
     return str(getattr(learner, "outputs", "probabilities"))
 
 
@@ -206,7 +204,6 @@ def describe_learner(learner: Learner) -> dict[str, Any]:
 
 
 def weights_checksum(learner: Any) -> str:
-    """Return a checksum of the weights of a learner."""
     state = learner.module.state_dict()
     return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
@@ -233,14 +230,9 @@ class SharedEmbeddings:
         is_ours = "on_embeddings" in vars(type(learner))  # a subclass may adapt in its own way
         if is_ours and task.columns is None and is_shared(task):
             learner, task = learner.on_embeddings(), self._embed(task)
-        return adapt_and_compute(
-            learner,
-            (task.support_x, task.support_y, task.unlabelled_x),
-            task.query_x,
-            function,
-            task.classes,
-            task.name,
-        )
+        known = task.support_x, task.support_y, task.unlabelled_x
+        of_task = task.query_x, function, task.classes, task.name
+        return adapt_and_compute(learner, known, *of_task)
 
     def _embed(self, task: Task) -> Task:
         """Return a task with embeddings in place of examples."""

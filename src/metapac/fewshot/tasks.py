@@ -525,7 +525,6 @@ def batches(
 
 
 def query_sizes(tasks: Sequence[Task]) -> Counts:
-    """Return the number of query examples of each task."""
     if isinstance(tasks, TaskBatch):
         return np.full(len(tasks), tasks.query.shape[1])
     return np.array([len(task.query) for task in tasks])

@@ -33,7 +33,6 @@ class Vectors:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that there are."""
         return (self.x, self.y) if self.groups is None else (self.x, self.y, self.groups)
 
     @cached_property

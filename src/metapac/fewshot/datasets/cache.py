@@ -45,7 +45,6 @@ class Prepared:
         return self.arrays[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return where the data are, and the facts about them, as JSON can hold them."""
         return {"folder": str(self.folder), "checksum": self.checksum, **self.facts}
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ import re
 import stat
 import tarfile
 import time
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
@@ -291,7 +292,6 @@ class DataSet:
     by_hand: str = ""
 
     def source(self, home: cache.Home = None) -> Path:
-        """Return the folder of the publisher's files."""
         return data_home(home) / self.name / "source"
 
     def fetch(self, *, home: cache.Home = None, progress: Progress = ignore_progress) -> Path:
@@ -343,53 +343,21 @@ def _unpack_once(archive: Path, progress: Progress) -> None:
         json.dump({"archive": state, "files": names}, file)
 
 
-_LSTM = "https://raw.githubusercontent.com/twitter-research/meta-learning-lstm/master/data/miniImagenet/"
-_FEWREL = "https://raw.githubusercontent.com/thunlp/FewRel/master/data/"
-_BRFSS = "https://www.cdc.gov/brfss/annual_data/"
-_CIFAR = "https://www.cs.toronto.edu/~kriz/"
-_GLOVE = "https://nlp.stanford.edu/data/"
-_CIFAR_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-_GLOVE_SHA256 = "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb"
+def _read_catalogue(file: Path) -> Iterator[DataSet]:
+    """Yield the data sets of a file; the addresses of what is downloaded begin with ``base``."""
+    for name, facts in tomllib.loads(file.read_text("utf-8")).items():
+        downloads = [
+            Download(each["base"] + path, path.rpartition("/")[2], each.get("sha256"))
+            for each in facts.pop("downloads")
+            for path in each["paths"]
+        ]
+        yield DataSet(name, downloads=tuple(downloads), **facts)
 
 
-def _files(base: str, *names: str, sha256: str | None = None) -> tuple[Download, ...]:
-    return tuple(Download(base + name, name.rpartition("/")[2], sha256) for name in names)
-
-
-_DATA_SETS = (
-    DataSet(
-        "miniimagenet",
-        "mini-ImageNet: 100 classes of 600 images, 84 x 84, split 64 / 16 / 20",
-        "ImageNet's terms: non-commercial research, after registration",
-        _files(_LSTM, "train.csv", "val.csv", "test.csv"),
-        "The images belong to ImageNet and must be downloaded by hand: register at "
-        "https://image-net.org, download the ILSVRC2012 training images, and put those that the "
-        "csv files name into {folder}/images.",
-    ),
-    DataSet(
-        "cifar10c",
-        "CIFAR10-C as in the paper: CIFAR-10 through random corruptions",
-        "none stated; the publisher asks to be cited (Krizhevsky, 2009)",
-        _files(_CIFAR, "cifar-10-binary.tar.gz", sha256=_CIFAR_SHA256),
-    ),
-    DataSet(
-        "fewrel",
-        "FewRel 1.0: 64 + 16 relations of 700 sentences, with GloVe word vectors",
-        "MIT (FewRel), PDDL 1.0 (GloVe)",
-        _files(_FEWREL, "train_wiki.json", "val_wiki.json", "pid2name.json")
-        + _files(_GLOVE, "glove.6B.zip", sha256=_GLOVE_SHA256),
-    ),
-    DataSet(
-        "heart",
-        "CDC Heart: heart attacks in the BRFSS surveys 2011 to 2020, by state and year",
-        "public domain (a US federal agency)",
-        _files(_BRFSS, *(f"{year}/files/LLCP{year}XPT.zip" for year in range(2011, 2021))),
-    ),
-)
-CATALOGUE = {entry.name: entry for entry in _DATA_SETS}
+_FILE = Path(__file__).with_suffix(".toml")
+CATALOGUE = {entry.name: entry for entry in _read_catalogue(_FILE)}
 
 
 def get_data_set(name: str) -> DataSet:
-    """Return a data set of the catalogue."""
     check_one_of("name", name, tuple(CATALOGUE))
     return CATALOGUE[name]

@@ -167,7 +167,6 @@ _ROWS = 2**16  # at a time
 
 
 def state_name(fips: int) -> str:
-    """Return the name of a state or territory."""
     return _STATE_NAMES.get(fips, f"state {fips}")
 
 

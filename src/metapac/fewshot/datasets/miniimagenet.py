@@ -175,7 +175,6 @@ def _read_csv(path: Path, present: set[Path], listed_at: dict[Path, str]) -> _Cl
 
 
 def _csv_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows of a csv file, with their line numbers."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)

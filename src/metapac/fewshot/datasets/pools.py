@@ -219,7 +219,7 @@ def _split_arrays(
     data: str, arrays: _Arrays, sizes: Any, min_size: int | None, ways: int, rng: int
 ) -> LoadedPools:
     """Split examples, at random or by names, into pools that share no class or group."""
-    large, left_out = _leave_out_small(arrays, min_size or 1)
+    large, left_out = _leave_out_small(data, arrays, min_size or 1)
     whole, minimum = make_pool(large), ways if arrays[2] is None else 1
     if is_named(sizes):
         pools: Any = take_named(data, arrays, sizes, minimum, left_out)
@@ -275,7 +275,7 @@ def make_pool(arrays: _Arrays) -> Any:
     return pooling.ClassPool(x, y) if groups is None else pooling.GroupPool(x, y, groups)
 
 
-def _leave_out_small(arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, int]]:
+def _leave_out_small(data: str, arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, int]]:
     """Return the examples of large classes or groups, and the sizes of the others."""
     x, y, groups = arrays
     whole = make_pool(arrays)
@@ -283,6 +283,9 @@ def _leave_out_small(arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, 
     left_out = {name: size for name, size in sizes.items() if size < minimum}
     if not left_out:
         return arrays, {}
+    if len(left_out) == len(sizes):
+        text = f"{data} has {count_noun(0, whole.unit)} with at least {minimum} examples."
+        raise InvalidInput(text, parameter=("pools", "ways"))
     kept = ~np.isin(y if groups is None else groups, [*left_out])
     return (x[kept], y[kept], None if groups is None else groups[kept]), left_out
 

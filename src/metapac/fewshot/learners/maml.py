@@ -186,7 +186,6 @@ class Classifier(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Tensor, support: int) -> Tensor:
-        """Return logits."""
         for part in self.backbone.modules():
             if isinstance(part, SupportNorm):
                 part.support = support
@@ -194,7 +193,6 @@ class Classifier(nn.Module):
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def describe(self) -> dict[str, Any]:
-        """Return the architecture."""
         backbone = describe_module(self.backbone)
         return {"class": "Classifier", "classes": self.head.out_features, "backbone": backbone}
 

@@ -52,7 +52,6 @@ class SupportSets:
     one_hot: Doubles
 
     def means(self, centre: Doubles | float = 0.0) -> Doubles:
-        """Return the mean of each label's vectors."""
         counts = np.maximum(self.one_hot.sum(1), 1.0)  # (T, classes)
         return np.asarray(self.one_hot.mT @ (self.vectors - centre) / counts[:, :, None])
 
@@ -101,14 +100,12 @@ class Objective:
         return np.asarray(theta.reshape(shape))
 
     def loss(self, theta: Doubles) -> tuple[float, Doubles]:
-        """Return the objective and its gradient."""
         logits = self.z @ theta.reshape(self.z.shape[1], -1)
         logits -= logits.max(1, keepdims=True)
         value = np.log(np.exp(logits).sum(1)).sum() - (self.one_hot * logits).sum()
         return float(value + self.penalty / 2 * theta @ theta), self.gradient(theta)
 
     def gradient(self, theta: Doubles) -> Doubles:
-        """Return the gradient of the objective."""
         residuals = self._probabilities(theta) - self.one_hot
         return np.asarray((self.z.T @ residuals).ravel() + self.penalty * theta)
 
@@ -135,7 +132,6 @@ _WORK = 2**22
 
 
 def one_hot_labels(labels: Counts, classes: int) -> Doubles:
-    """Return label indicators."""
     return np.asarray(labels[..., None] == np.arange(classes), dtype=np.float64)
 
 
@@ -197,7 +193,6 @@ class VectorBank:
         self._check = partial(few_shot.check_pool_of_task, x=x, rows=len(x))
 
     def scores(self, tasks: Sequence[Task]) -> Floats:
-        """Return the scores of the true labels of all queries, to calibrate on."""
         parts: list[Floats] = [np.empty(0)]
         for batch in self._batches(tasks):
             logits = self._logits(batch).reshape(-1, batch.classes)
@@ -206,20 +201,16 @@ class VectorBank:
         return np.concatenate(parts)
 
     def predict_proba(self, task: Task) -> Doubles:
-        """Return the probability of each label for each query of a task."""
         return self.predict_tasks([task])[0]
 
     def predict_tasks(self, tasks: Sequence[Task]) -> list[Doubles]:
-        """Return the probability of each label for each query of each task."""
         return [table for batch in self._batches(tasks) for table in softmax(self._logits(batch))]
 
     def leave_one_out(self, tasks: Sequence[Task]) -> Doubles:
-        """Return the probability of each support example's label when the example is left out."""
         few_shot.check_one_support_size(tasks)
         return np.stack([self._leave_one_out(task) for task in tasks])
 
     def _leave_one_out(self, task: Task) -> Doubles:
-        """Return the probabilities of one task, (s,)."""
         self._check(task)
         size = len(task.support)
         others = np.array([np.delete(np.arange(size), i) for i in range(size)], int)  # (S, S - 1)

@@ -39,7 +39,6 @@ class Claim:
 
     @property
     def agrees(self) -> bool:
-        """Whether the rows agree."""
         return self.status == AGREES
 
 

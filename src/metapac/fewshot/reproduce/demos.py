@@ -224,7 +224,6 @@ class SitesDemo:
 
 
 def _measure(evaluation: Evaluation) -> dict[str, str]:
-    """Return what the table shows of a guarantee."""
     found: Any = evaluation  # of labelled sets, so that it has shares, sizes and a verdict
     shares, missed = found.set_shares, {part.label: part.error for part in found.classes}
     of_all = int(found.missed.sum()) / int(found.examples.sum())
@@ -282,7 +281,6 @@ def compare_guarantees(rng: int) -> SitesDemo:
 
 
 def _attempt(name: str, calibration: Scored, test: Scored, about: Context) -> Attempt:
-    """Calibrate a guarantee on some states and evaluate it on others."""
     method = MetaPS(epsilon=EPSILON, alpha=ALPHA, delta=DELTA, per_class=name == _PER_CLASS)
     known, new = ((data.scores, data.tasks, data.labels) for data in (calibration, test))
     method.calibrate(*known, classes=LABELS, context=about)

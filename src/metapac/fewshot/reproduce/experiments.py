@@ -166,7 +166,6 @@ EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
 
 
 def find_experiment(name: str) -> Experiment:
-    """Return the experiment with that name."""
     check_one_of("name", name, tuple(EXPERIMENTS))
     return EXPERIMENTS[name]
 
@@ -176,7 +175,6 @@ GRID_NAME = "Meta-PS even, grid"
 
 
 def all_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return all methods of the results page."""
     methods = paper_methods(guarantee, second_delta=rules.SECOND_DELTA)
     even = replace(guarantee, split="even")
     methods += (*neighbour_methods(guarantee), Method(GRID_NAME, GRID, even))
@@ -198,7 +196,6 @@ def split_methods(guarantee: Guarantee) -> tuple[Method, ...]:
 
 
 def meta_cp_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return Meta-CP at both deltas."""
     both = dict.fromkeys((guarantee, replace(guarantee, delta=rules.SECOND_DELTA)))
     return tuple(Method("Meta-CP", rules.META_CP, each) for each in both)
 
@@ -249,7 +246,6 @@ class Control:
 
 
 def list_controls(experiment: Experiment) -> list[Control]:
-    """Return the controls of an experiment."""
     e, controls = replace(experiment, draws=min(DRAWS, experiment.draws)), []
     if e.predictor != "train":
         title = "Meta-CP's predictor trained on what the learner was trained on"

@@ -31,7 +31,7 @@ from metapac.fewshot.scoring import weights_checksum as weights_checksum
 from metapac.fewshot.study import run as study_run
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.figures import draw_figures
-from metapac.fewshot.study.pool_study import PoolStudy, join_groups, largest_queries
+from metapac.fewshot.study.pool_study import PoolStudy, join_groups, spare_examples
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.summary import Summary, summarise
 from metapac.fewshot.training.checkpoints import load_weights, save_weights
@@ -55,14 +55,12 @@ _NOTES = {
 
 
 def load(experiment: Experiment, *, home: cache.Home = None) -> LoadedPools:
-    """Return the pools of an experiment."""
     e = experiment
     sizes = dict(zip(_POOLS, _CHARACTERS if e.data == "glyphs" else e.groups, strict=True))
     return load_pools(e.data, sizes=sizes, min_size=e.min_group_size or None, home=home)
 
 
 def build_learner(experiment: Experiment, data: LoadedPools, rng: int = 0) -> ProtoNet:
-    """Return the untrained ProtoNet of an experiment."""
     special: dict[str, tuple[str, dict[str, Any]]] = {
         "conv4 narrow": ("conv4", {"channels": 1, "size": 28, "width": 16}),
         "sentence_cnn": ("sentence_cnn", {"words": data.words}),
@@ -93,7 +91,7 @@ def measure_quality(
     AUROC is 1/2 if the support set has one label, so it is also reported for the other tasks.
     """
     pool, shape = move_transformed(data.pools.test, learner), experiment.task_shape
-    queries = largest_queries(pool, experiment.shots, QUERIES)
+    queries = min(QUERIES, spare_examples(pool, experiment.shots))
     found = accuracy(learner, pool, **shape, queries=queries, tasks=ACCURACY_TASKS, rng=rng)
     interval = [found.low, found.high]
     metrics: dict[str, Any] = {"accuracy": found.value, "accuracy_interval": interval}
@@ -141,7 +139,6 @@ class BankStudy:
     tests: Sequence[ScoredTask]
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and test tasks."""
         e = self.experiment
         chosen = rng.choice(len(self.scores), e.calibration_tasks, replace=False)
         chosen_tests = rng.choice(len(self.tests), e.test_tasks, replace=False)
@@ -174,11 +171,9 @@ class ExperimentStudy:
 
     @property
     def preferred_backend(self) -> str:
-        """Backend of joblib for workers."""
         return getattr(self._prepared(), "preferred_backend", "loky")
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and new tasks."""
         return self._prepared().draw(rng)
 
     def prepare(self, progress: Progress | None = None) -> None:
@@ -226,7 +221,7 @@ class ExperimentStudy:
     def _train_predictor(self) -> QuantilePredictor:
         """Train Meta-CP's quantile predictor on tasks of a pool."""
         e, pool = self.experiment, getattr(self.data.pools, self.experiment.predictor)
-        queries = largest_queries(pool, e.shots, e.evaluation_examples)
+        queries = min(e.evaluation_examples, spare_examples(pool, e.shots))
         stored = self._score_tasks(e.predictor, pool, QUANTILE_TASKS, queries)
         self.report("fitting Meta-CP's predictor", 0, None)
         predictor = QuantilePredictor(epsilon=e.guarantee.miss_rate, rng=0)
@@ -406,11 +401,9 @@ class Reproduction:
 
     @property
     def claims(self) -> list[Claim]:
-        """The paper's claims, compared with the results."""
         return check_claims(self.summary.rows, self.experiment.guarantee, self.experiment.data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results as JSON can hold them."""
         return {
             "name": self.experiment.name,
             "accuracy": self.accuracies,

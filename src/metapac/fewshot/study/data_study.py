@@ -47,7 +47,6 @@ class DrawSizes:
 
     @classmethod
     def measure(cls, study: PoolStudy, tasks: StudyTasks) -> DrawSizes:
-        """Return the numbers of a draw of a study."""
         pool, counts = study.calibration, (study.tasks, study.tests)
         if pool.unit == "group":
             spare = [len(members) - tasks.shots - tasks.unlabelled for members in pool.positions]
@@ -87,7 +86,6 @@ class DataStudy:
     vectors: Vectors | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results as JSON can hold them."""
         guarantee, vectors = self.summary.guarantee, self.vectors
         return {
             **self.summary.describe(),

@@ -259,19 +259,15 @@ class KnownTask:
 
     @property
     def labels(self) -> int:
-        """Number of labels."""
         return self.family.classes
 
     def error(self, thresholds: ArrayLike) -> Array:
-        """Return the miss rate of each threshold."""
         return _map(partial(self.family.error, np.array(self.signal)), thresholds)
 
     def size(self, thresholds: ArrayLike) -> Array:
-        """Return the expected set size of each threshold."""
         return _map(partial(self.family.size, np.array(self.signal)), thresholds)
 
     def largest_threshold(self, epsilon: float) -> float:
-        """Return the largest threshold whose error is at most ``epsilon``."""
         cut = self.signal + float(special.ndtri(epsilon))
         while self.error([cut])[0] > epsilon:  # off by rounding in the last digit
             cut = math.nextafter(cut, -math.inf)

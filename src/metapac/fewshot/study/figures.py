@@ -65,7 +65,6 @@ def draw_methods(
 
 
 def select_delta(rows: Rows, delta: float) -> list[Rows]:
-    """Return the rows of each method at one delta."""
     methods = [rows.select(name, d) for name, d in rows.methods() if d == delta]
     if not methods:
         raise InvalidInput(f"rows hold no method at delta={delta:g}. Pass the guarantee of rows.")
@@ -189,7 +188,6 @@ def describe_shortage(rows: Rows, guarantee: Guarantee) -> str:
 
 
 def draw_limit(axes: Axes, epsilon: float) -> None:
-    """Draw epsilon as a line, with its name outside the axes."""
     axes.axhline(epsilon, color=LIMIT, linestyle="--", linewidth=1.2)
     where = axes.get_yaxis_transform()
     axes.text(1.005, epsilon, f"epsilon\n= {epsilon:g}", color=LIMIT, va="center", transform=where)
@@ -208,7 +206,6 @@ def _label(axes: Axes, below: str, before: str) -> None:
 
 
 def _write_above(axes: Axes, x: float, text: str, colour: str) -> None:
-    """Write a number above a column, outside the axes."""
     where = axes.get_xaxis_transform()
     axes.text(x, 1.02, text, color=colour, ha="center", va="bottom", fontsize=9, transform=where)
 

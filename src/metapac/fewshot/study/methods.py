@@ -371,7 +371,6 @@ def _oracle(draw: Draw, g: Guarantee) -> Chosen:
 
 
 def same_for_all(cut: float, *, feasible: bool = True) -> Chosen:
-    """Return one threshold for all new tasks of a draw."""
     return Chosen(np.array(cut), np.array(feasible))
 
 
@@ -518,7 +517,6 @@ def _multi_environment(draw: Draw, g: Guarantee) -> Chosen:
 
 
 def _conformal_thresholds(draw: Draw, epsilon: float) -> Floats:
-    """Return the split conformal threshold of each task."""
     ranks = [[_floor(epsilon * (n + 1)) - 1] for n in draw.ordered.sizes.tolist()]
     return select_ranks(draw.ordered, np.array(ranks))[:, 0]
 

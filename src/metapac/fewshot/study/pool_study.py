@@ -88,44 +88,35 @@ def count_test_queries(
 
     Both are, like ``unlabelled``, numbers for each class or for the group.
     """
-    sizes, names = [len(members) for members in pool.positions], ("test_queries", "labelled")
     if queries is None or labelled is None:
-        least = 1 if labelled == 0 else 2
-        spare = largest_queries(pool, shots, max(sizes), least, " and ".join(names), unlabelled)
+        spare = spare_examples(pool, shots, unlabelled, least=1 if labelled == 0 else 2)
         if labelled is None:
             beside = spare // 4 if queries is None else spare - queries
             labelled = max(1, min(_LABELLED, beside))
         queries = max(1, min(_TEST_QUERIES, spare - labelled)) if queries is None else queries
     labelled = as_whole_number("labelled", labelled, minimum=0)
     queries = as_whole_number("test_queries", queries)
-    if pool.unit != "domain" and min(sizes) < np.max(shots) + unlabelled + labelled + queries:
+    smallest = min(map(len, pool.positions))
+    if pool.unit != "domain" and smallest < np.max(shots) + unlabelled + labelled + queries:
         given = f"shots + test_queries + labelled = {np.max(shots)} + {queries} + {labelled}"
         given += f", with {unlabelled} unlabelled," * (unlabelled > 0)
-        rule = f"{given} must be at most {min(sizes)}, the smallest {pool.unit}"
-        raise InvalidInput(f"{rule}; labelled=0 leaves PS-Test out.", parameter=names)
+        rule = f"{given} must be at most {smallest}, the smallest {pool.unit}; labelled=0 leaves"
+        raise InvalidInput(f"{rule} PS-Test out.", parameter=("test_queries", "labelled"))
     return labelled, queries
 
 
-def largest_queries(
-    pool: Any,
-    shots: Any,
-    wanted: int | None = None,
-    least: int = 1,
-    names: str = "queries",
-    unlabelled: int = 0,
-) -> int:
-    """Return how many queries a pool has, per class or per group, up to a number."""
+def spare_examples(pool: Any, shots: Any, unlabelled: int = 0, least: int = 1) -> int:
+    """Return how many queries every class, or group, of a pool has; raise if fewer than a few."""
     if pool.unit == "domain":
-        raise InvalidInput(f"{names} must be given for a DomainPool.")
+        raise InvalidInput("queries, test_queries and labelled must be given for a DomainPool.")
     sizes = [len(members) - unlabelled for members in pool.positions]
-    needed = int(np.max(shots)) + least
-    if min(sizes) < needed:
+    spare = min(sizes) - int(np.max(shots))
+    if spare < least:
         beside = f" beside {unlabelled} unlabelled ones" if unlabelled else ""
-        rule = f"each {pool.unit} must have {needed} examples{beside} (shots + {least})"
+        rule = f"each {pool.unit} must have shots + {least} examples{beside}"
         smallest = f"the smallest, {pool.names[sizes.index(min(sizes))]!r}, has {min(sizes)}"
         raise InvalidInput(f"{rule}; {smallest}. Leave such out of the data, or lower shots.")
-    spare = min(sizes) - int(np.max(shots))
-    return spare if wanted is None else min(wanted, spare)
+    return spare
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +135,6 @@ class PoolScores:
 
     @property
     def thread_safe(self) -> bool:
-        """Whether threads may score tasks at the same time."""
         return self.is_embedded and bool(getattr(self.bank, "thread_safe", False))
 
     def true_scores(self, tasks: Sequence[Task]) -> Array:
@@ -314,7 +304,7 @@ class PoolStudy:
         counts = count_test_queries(test, shots, labelled, test_queries, self._others)
         self.labelled, self.test_queries = counts
         if queries is None and calibration.unit != "group":  # of groups, all the rest of each
-            queries = largest_queries(calibration, shots, unlabelled=self._others)
+            queries = spare_examples(calibration, shots, self._others)
         if self.unlabelled:
             self._shape["unlabelled"] = self.unlabelled
         self.queries = queries
@@ -499,8 +489,7 @@ class PoolStudy:
 
     def _predictor_queries(self, pool: Any) -> int:
         """Return how many queries the tasks have that a quantile predictor is trained on."""
-        shots, most = self._shape["shots"], self.test_queries
-        return largest_queries(pool, shots, most, unlabelled=self._others)
+        return min(self.test_queries, spare_examples(pool, self._shape["shots"], self._others))
 
     def _fit_predictor(self, report: Progress) -> Any:
         """Return Meta-CP's quantile predictor, trained on tasks of its pool unless it is fitted."""

@@ -126,7 +126,6 @@ def read_settings(folder: PathLike) -> dict[str, Any]:
 
 
 def read_guarantee(folder: PathLike) -> Guarantee:
-    """Return the guarantee that an evaluation was run at."""
     return Guarantee(**read_settings(folder)["guarantee"])
 
 
@@ -357,7 +356,6 @@ def run_seeds(
 
 
 def seed_folder(folder: PathLike, seed: int) -> Path:
-    """Return the folder of one seed."""
     return Path(folder) / f"seed-{seed}"
 
 

@@ -76,7 +76,6 @@ Interval = tuple[float, float]
 
 
 def mean_by_draw(rows: Rows, values: Array) -> NDArray[np.float64]:
-    """Return the mean of some values over the tasks of each draw."""
     _, number = np.unique(rows.draw, return_inverse=True)
     return np.bincount(number, weights=values) / np.bincount(number)
 
@@ -112,7 +111,6 @@ def share_interval(
 
 
 def draw_share_interval(values: Sequence[Array]) -> Interval:
-    """Return the interval of the share of draws that have a property."""
     return _at_least_binomial(mean_interval(values), values)
 
 
@@ -199,7 +197,6 @@ _EVERY_LABEL = "‡ every set has every label, so that its error is 0 whatever t
 
 
 def header(summary: Summary) -> list[str]:
-    """Return the names of the columns."""
     quantile = f"{100 * (1 - summary.guarantee.alpha):g} % error"
     return ["method", "mean size", quantile, "tasks within", "draws within", "by chance", "verdict"]
 

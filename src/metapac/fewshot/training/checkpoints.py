@@ -240,7 +240,6 @@ def write_checkpoint(folder: PathLike, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(folder: PathLike) -> Checkpoint | None:
-    """Return the checkpoint in a folder."""
     path = Path(folder) / FILE
     if not path.exists():
         return None
@@ -271,13 +270,11 @@ def check_same_run(
 
 
 def get_optimiser_state(optimiser: Optimizer) -> dict[str, Tensor]:
-    """Return the state of an optimiser as named tensors."""
     state = optimiser.state_dict()["state"]
     return {f"{i}/{name}": value for i in state for name, value in state[i].items()}
 
 
 def set_optimiser_state(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Restore the state of an optimiser."""
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for key, value in tensors.items():
         i, _, name = key.partition("/")

@@ -38,7 +38,6 @@ class Positions(NamedTuple):
     seeds: Tensor
 
     def part(self, start: int, stop: int) -> Positions:
-        """Return some of the episodes."""
         return Positions(*(column[start:stop] for column in self))
 
 
@@ -64,7 +63,6 @@ class EpisodeSampler:
         self._order = torch.tensor(np.concatenate(pool.positions), device=device)  # (n,)
 
     def draw(self, episodes: int, seed: int) -> Positions:
-        """Return random episodes."""
         generator = torch.Generator(self.device).manual_seed(seed)
         words = np.random.SeedSequence(seed).generate_state(episodes, np.uint64)
         seeds = torch.from_numpy((words >> np.uint64(1)).astype(np.int64))

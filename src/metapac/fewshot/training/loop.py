@@ -141,14 +141,12 @@ class Recipe:
 
 
 def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
-    """Return the learning rate of a step of pre-training, counted from 0."""
     fall = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps))
     rise = max(1, min(recipe.warmup, steps // 10))
     return recipe.lr * fall * min(1.0, (step + 1) / rise)
 
 
 def tuning_rate(recipe: Recipe, step: int) -> float:
-    """Return the learning rate of a step of tuning, counted from 0."""
     done = step / max(1, recipe.tuning_steps)
     return recipe.tuning_lr * (_TUNING_FLOOR + (1 - _TUNING_FLOOR) * (1 - done))
 
@@ -217,7 +215,6 @@ class Place(NamedTuple):
         return count * self.rank // self.world, count * (self.rank + 1) // self.world
 
     def sum(self, value: Tensor) -> Tensor:
-        """Return the sum of a tensor over all processes."""
         if self.world > 1:
             dist.all_reduce(value)
         return value
@@ -333,7 +330,6 @@ class EpisodeLoss(nn.Module):
         self.register_buffer("class_weights", class_weights, persistent=False)
 
     def forward(self, support_x: Tensor, support_y: Tensor, query_x: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of a batch of episodes."""
         with mixed_precision(support_y.device):
             logits = self.learner.logits(support_x, support_y, query_x, classes=self.classes)
         weights: Tensor | None = self.class_weights  # type: ignore[assignment]
@@ -349,7 +345,6 @@ class ClassLoss(nn.Module):
         self.head = nn.Linear(cast(int, backbone.features), outputs, device=device)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of a batch of examples."""
         with mixed_precision(y.device):
             logits: Tensor = self.head(self.backbone(x))
         return cross_entropy(logits.float(), y)
@@ -398,7 +393,6 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """Number of epochs of all stages."""
         return sum(stage.epochs for stage in self.stages)
 
     def seed(self, *key: int) -> int:

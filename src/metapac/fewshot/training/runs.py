@@ -167,7 +167,6 @@ def fit_learner(
 
 
 def build_learner(loaded: LoadedPools, training: Training, ways: int, rng: int) -> Any:
-    """Return an untrained learner."""
     name, is_strong = training.learner or "protonet", training.recipe == "strong"
     check_one_of("learner", name, ("protonet", "maml"))
     pool = loaded.pools.train
