@@ -184,7 +184,7 @@ def test_a_network_is_refined_as_prototypes_are() -> None:
     learner: Any = ProtoNet(torch.nn.Linear(6, 6).double())
     for task in ClassPool(X, Y).tasks(3, **SHAPE, unlabelled=40):
         z = [
-            learner.embed_rows(x).detach()
+            learner._embed_rows(x).detach()
             for x in (task.support_x, task.unlabelled_x, task.query_x)
         ]
         expected = PrototypeLearner().adapt(z[0], task.support_y, unlabelled=z[1])

@@ -457,7 +457,6 @@ class FunctionScorer:
     name: str = "predict_proba"
 
     def predict_proba(self, x: Any) -> Floats:
-        """Return the probability of each label for each example."""
         raw = self.raw_outputs(x)
         return as_score_function(None, self.outputs)(raw, self.outputs)
 

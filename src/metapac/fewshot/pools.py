@@ -102,7 +102,6 @@ class DrawnTasks(Sequence[Task]):
         return self._pool._draw_task(self._plan, position, tasks.spawn_rng(self._seed, position))
 
     def draw(self) -> Sequence[Task]:
-        """Return all tasks, drawn now."""
         return self._pool._draw_tasks(self._plan, tasks.spawn_rngs(self._seed, self._count))
 
 
@@ -125,10 +124,8 @@ def _draw_positions(positions: Counts, count: int, rng: np.random.Generator) -> 
 def _draw_others(
     members: Sequence[Counts], drawn: Sequence[Counts], count: int, rng: np.random.Generator
 ) -> Counts:
-    """Return further examples of some classes, equally many of each, in random order.
-
-    A generator of their own draws them, so that ``rng`` goes on as if there were none.
-    """
+    """Return further examples of some classes, equally many of each, in random order."""
+    # A generator of their own draws them, so that ``rng`` goes on as if there were none.
     (own,) = rng.spawn(1)
     sizes = np.bincount(np.arange(count) % len(members), minlength=len(members))
     others = []
@@ -556,10 +553,8 @@ class DomainPool(_Pool):
             Number of classes, and of examples of each class, as in `ClassPool.tasks`.
         rng : int, numpy.random.Generator or None
             Seed.
-        name : str, optional
-            Prefix of their names, as in ``"name-Greek#3"``; none by default. See `ClassPool.tasks`.
-        unlabelled : int, default 0
-            Number of unlabelled examples of a task, as in `ClassPool.tasks`.
+        name, unlabelled : object, optional
+            As in `ClassPool.tasks`; names have no prefix by default.
 
         Returns
         -------

@@ -46,11 +46,9 @@ class ScoredTable(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def write(self, path: PathLike) -> None:
-        """Write the table to a Parquet file, as `metapac.write_scores` does."""
         write_scores(path, self.table, self.provenance)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the table, as JSON can hold it."""
         names = {"model": self.provenance.model, "score": self.provenance.score}
         return names | {"notes": list(self.notes), **self.provenance.details}
 
@@ -233,10 +231,8 @@ def _draw_held_out(pool: Any, drawing: Drawing, sizes: Any = None, once: bool = 
 
 
 def _make_pool(vectors: Vectors, name: str, *, is_fitted: bool = False) -> tuple[Any, Any]:
-    """Return all classes or groups, or one half, the same whatever the seed, and their rows.
-
-    A third of the calibration half is for validation, and left out if it was fitted on.
-    """
+    """Return all classes or groups, or one half, the same whatever the seed, and their rows."""
+    # A third of the calibration half is for validation, and left out if it was fitted on.
     ids = vectors.y if vectors.groups is None else vectors.groups
     distinct = np.unique(ids)
     if name != "all" and len(distinct) < 2:
@@ -274,10 +270,8 @@ def score_logs(
 
 
 def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[Any, list[str]]:
-    """Return the score function, with an offset that is read or fitted, and a note on the offset.
-
-    Without a pool of held-out classes or groups the offset can only be read.
-    """
+    """Return the score function, with an offset that is read or fitted, and a note on that."""
+    # Without a pool of held-out classes or groups the offset can only be read.
     function, file = as_score_function(drawing.score), drawing.offset
     if file is None:
         reject_given(drawing, "scores without an offset", ("epsilon",))
@@ -432,10 +426,8 @@ def _score_new(
 
 
 def _code_labels(y: Any, shape: Any, classes: int | None, file: str) -> tuple[list[Any], Any]:
-    """Return the names of the labels and the position of each among them, of a task as calibrated.
-
-    The labels of groups are those of training, and some may be absent.
-    """
+    """Return the names of the labels and the position of each, of a task as calibrated."""
+    # The labels of groups are those of training, and some may be absent.
     distinct, codes = np.unique(y, return_inverse=True)
     names, counts = distinct.tolist(), np.bincount(codes).tolist()
     sizes: dict[str, dict[str, int]] = {"ways": {"": len(names)}}

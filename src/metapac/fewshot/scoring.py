@@ -53,7 +53,6 @@ class Outputs:
 
     @cached_property
     def scores(self) -> Floats:
-        """The score of each label for each query."""
         return self.function(self.values, self.kind)
 
     def take(self, rows: Sequence[int]) -> Outputs:
@@ -61,22 +60,20 @@ class Outputs:
         return replace(self, values=self.values[rows], logits=logits)
 
     def lowered_scores(self, labels: Array) -> Floats:
-        """Return scores of the true labels, lowered by what rounding may cost in deployment.
-
-        A lower score never raises a threshold, and a lower threshold keeps every label that a
-        higher one keeps. Let rounding move each logit by up to s / 2; s is the slack.
-
-        - probability: with p = 1 / (1 + sum of exp(l_c - l_y)), the sum grows at most exp(s)-fold,
-          so that p falls at most to p / (1 + (1 - p) (exp(s) - 1)).
-        - log_probability: the logarithm of that.
-        - margin: no probability moves by more than (exp(s) - 1) / 4, so that a margin loses at most
-          half of exp(s) - 1, which is below 2 s where 2 s is below 2, the range of margins.
-        - cumulative: a label whose logit is s below the true one stays below it, and each
-          probability keeps at least its exp(-s)-fold.
-        - log-probability minus an offset: the statistics that the offset is linear in are computed
-          from log-probabilities, none of which moves by more than s.
-        - raw, and functions of the user: the slack is subtracted, relative to the largest number.
-        """
+        """Return scores of the true labels, lowered by what rounding may cost in deployment."""
+        # A lower score never raises a threshold, and a lower threshold keeps every label that a
+        # higher one keeps. Let rounding move each logit by up to s / 2; s is the slack.
+        #
+        # - probability: with p = 1 / (1 + sum of exp(l_c - l_y)), the sum grows at most
+        #   exp(s)-fold, so that p falls at most to p / (1 + (1 - p) (exp(s) - 1)).
+        # - log_probability: the logarithm of that.
+        # - margin: no probability moves by more than (exp(s) - 1) / 4, so that a margin loses at
+        #   most half of exp(s) - 1, which is below 2 s where 2 s is below 2, the range of margins.
+        # - cumulative: a label whose logit is s below the true one stays below it, and each
+        #   probability keeps at least its exp(-s)-fold.
+        # - log-probability minus an offset: the statistics that the offset is linear in are
+        #   computed from log-probabilities, none of which moves by more than s.
+        # - raw, and functions of the user: the slack is subtracted, relative to the largest number.
         values, is_plain = self.values, self.function in (ScoreFunction(), ScoreFunction("raw"))
         if self.kind == "probabilities" and not is_plain:
             # 0 for true labels that are too improbable to have all their digits.
@@ -177,10 +174,8 @@ def adapt_and_compute(
     classes: Any,
     name: Any = "new",
 ) -> tuple[Outputs, Outputs | None]:
-    """Adapt to support examples, their labels and unlabelled examples; return outputs for x.
-
-    With a score function that has an offset, the outputs for the unlabelled examples too.
-    """
+    """Adapt to support examples, their labels and unlabelled examples; return outputs for x."""
+    # With a score function that has an offset, the outputs for the unlabelled examples too.
     support_x, support_y, unlabelled = known
     scorer = adapt_learner(learner, support_x, support_y, classes=classes, unlabelled=unlabelled)
     among = None
@@ -217,19 +212,17 @@ class SharedEmbeddings:
 
     @classmethod
     def of(cls, learner: Learner | SharedEmbeddings) -> SharedEmbeddings:
-        """Return a learner as one of these."""
         return learner if isinstance(learner, SharedEmbeddings) else cls(learner)
 
     def outputs(self, task: Task, function: ScoreFunction) -> Outputs:
-        """Return the outputs of the learner adapted to a task, for its queries."""
         return self.all_outputs(task, function)[0]
 
     def all_outputs(self, task: Task, function: ScoreFunction) -> tuple[Outputs, Outputs | None]:
         """Return the outputs for the queries of a task, and for its unlabelled examples if used."""
         learner: Any = self.learner
-        is_ours = "on_embeddings" in vars(type(learner))  # a subclass may adapt in its own way
+        is_ours = "_on_embeddings" in vars(type(learner))  # a subclass may adapt in its own way
         if is_ours and task.columns is None and is_shared(task):
-            learner, task = learner.on_embeddings(), self._embed(task)
+            learner, task = learner._on_embeddings(), self._embed(task)
         known = task.support_x, task.support_y, task.unlabelled_x
         of_task = task.query_x, function, task.classes, task.name
         return adapt_and_compute(learner, known, *of_task)
@@ -242,7 +235,7 @@ class SharedEmbeddings:
         _, known, embedded = self._pools[id(task.x)]
         rows = task.positions[~known[task.positions]]
         if len(rows):
-            z = self.learner.embed_rows(task.x[rows])  # type: ignore[attr-defined]
+            z = self.learner._embed_rows(task.x[rows])  # type: ignore[attr-defined]
             if not embedded:
                 embedded.append(z.new_empty(count, *z.shape[1:]))
             embedded[0][rows] = z
@@ -327,7 +320,6 @@ def _distance(one: Outputs, other: Outputs) -> float:
 
 
 def _show(outputs: Outputs) -> str:
-    """Return the scores of a row in a few digits."""
     more = ", ..." if outputs.scores.shape[1] > 5 else ""
     return f"({', '.join(f'{score:.6g}' for score in outputs.scores[0, :5])}{more})"
 
@@ -649,7 +641,6 @@ def _score(
 
 
 def _join(parts: Sequence[tuple[str | int, Floats]]) -> tuple[Array, Array]:
-    """Return the scores of all tasks, and the task of each."""
     names, scores = zip(*parts, strict=True)
     return np.concatenate(scores), np.repeat(as_task_names(list(names)), [*map(len, scores)])
 

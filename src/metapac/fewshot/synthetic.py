@@ -20,9 +20,7 @@ class Family(Protocol):
         Parameters
         ----------
         count : int
-            Number of tasks.
         rng : int, numpy.random.Generator or None, optional
-            Seed.
 
         Returns
         -------
@@ -36,9 +34,7 @@ class Family(Protocol):
         ----------
         tasks : ndarray, shape (t,)
         examples : int
-            Number of examples of each task.
         rng : int, numpy.random.Generator or None, optional
-            Seed.
 
         Returns
         -------
@@ -52,7 +48,6 @@ class Family(Protocol):
         ----------
         tasks : ndarray, shape (t,)
         threshold : float
-            Threshold of the prediction sets.
 
         Returns
         -------
@@ -65,12 +60,10 @@ class Family(Protocol):
         Parameters
         ----------
         threshold, epsilon : float
-            Threshold of the prediction sets, and miss rate.
 
         Returns
         -------
         float
-            The fraction; a guarantee is satisfied if it is at most alpha.
         """
 
 
@@ -117,7 +110,6 @@ class NormalFamily(Family):
         ----------
         tasks : ndarray, shape (t,)
         threshold : float
-            Threshold of the prediction sets.
 
         Returns
         -------

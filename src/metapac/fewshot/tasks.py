@@ -24,7 +24,6 @@ Ids = ArrayLike | Iterable[object]
 
 
 def spawn_seed(rng: Seed) -> np.random.SeedSequence:
-    """Return the seed of a new random sequence."""
     (generator,) = np.random.default_rng(rng).spawn(1)
     return cast(np.random.SeedSequence, generator.bit_generator.seed_seq)
 
@@ -494,7 +493,6 @@ class TaskBatch(Sequence[Task]):
         return unchecked_task(name=self.names[i], **shared, **rows)
 
     def split(self, size: int) -> Iterator[TaskBatch]:
-        """Yield the tasks in batches of at most ``size``."""
         return (self[start : start + size] for start in range(0, len(self), size))
 
 

@@ -37,12 +37,10 @@ class Vectors:
 
     @cached_property
     def names(self) -> Array:
-        """The classes, sorted."""
         return np.unique(self.y)
 
     @property
     def codes(self) -> Array:
-        """Position of the class of each vector among ``names``."""
         return np.searchsorted(self.names, self.y)
 
 

@@ -117,10 +117,8 @@ def prepare(
     options: Mapping[str, Any] | None = None,
     home: Home = None,
 ) -> Prepared:
-    """Return the arrays that ``fill`` writes, from the cache if nothing has changed.
-
-    It appears complete or not at all. Other caches are deleted if not used for a day.
-    """
+    """Return the arrays that ``fill`` writes, from the cache if nothing has changed."""
+    # It appears complete or not at all. Other caches are deleted if not used for a day.
     parent = data_home(home) / name
     target = parent / f"prepared-{_cache_key(sources, options or {})}"
     if not _is_intact(target):
@@ -180,13 +178,11 @@ def _cache_key(sources: Iterable[Path], options: Mapping[str, Any]) -> str:
 
 
 def file_state(path: Path) -> list[int]:
-    """Return the size and modification time of a file, to notice changes."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]
 
 
 def describe_counts(counts: Sequence[int]) -> dict[str, int]:
-    """Summarise the number of examples per class of a split."""
     extremes = {"smallest": min(counts), "largest": max(counts)}
     return {"classes": sum(count > 0 for count in counts), "examples": sum(counts)} | extremes
 

@@ -212,10 +212,8 @@ _DAMAGE = (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 
 
 def unpack(archive: PathLike, *, progress: Progress = ignore_progress) -> list[Path]:
-    """Unpack a .zip or .tar.gz file into its folder, all of it or nothing.
-
-    Links, names that lead out of the folder and absurd sizes are refused.
-    """
+    """Unpack a .zip or .tar.gz file into its folder, all of it or nothing."""
+    # Links, names that lead out of the folder and absurd sizes are refused.
     archive, done, targets = Path(archive), 0, list[Path]()
     with private_folder(".unpacking", archive.parent) as scratch:
         try:

@@ -108,7 +108,6 @@ def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
 
 
 def _read_rows(paths: Sequence[Path], size: int, positions: Counts) -> Pixels:
-    """Return some images, for a `LazyArray`."""
     blocks = read_images([paths[i] for i in positions.tolist()], size)
     return np.concatenate([np.empty((0, size, size, 3), np.uint8), *blocks])
 

@@ -78,7 +78,6 @@ def miniimagenet(*, validation: int = 0, home: cache.Home = None) -> Pools[Class
 
 
 def missing(folder: PathLike) -> list[str]:
-    """Return what is missing from the layout that a folder comes closest to."""
     try:
         _find_layout(Path(folder))
     except (FileNotFoundError, ValueError) as error:

@@ -70,11 +70,9 @@ class ImageBackbone(Backbone):
 
 
 class Pixels(nn.Module):
-    """Stored images made normalised floats (n, c, h, w).
+    """Stored images made normalised floats (n, c, h, w)."""
 
-    Takes (n, c, h, w), (n, h, w, c) and, with one channel, (n, h, w); uint8 is divided by 255.
-    """
-
+    # Takes (n, c, h, w), (n, h, w, c) and, with one channel, (n, h, w); uint8 is divided by 255.
     mean: Tensor
     std: Tensor
 
@@ -105,7 +103,6 @@ class Pixels(nn.Module):
 
 
 def describe_module(module: nn.Module) -> dict[str, Any]:
-    """Return the description of a module, or its layers if it has no ``describe`` method."""
     method = getattr(module, "describe", None)
     if callable(method):
         return dict(method())

@@ -233,12 +233,10 @@ class VectorBank:
             yield from batch.split(max(1, _WORK // (examples * self.width)))
 
     def _logits(self, batch: TaskBatch) -> Doubles:
-        """Return the logits of tasks of one shape, (T, Q, classes)."""
         labels = one_hot_labels(batch.support_y, batch.classes)
         return self.fit(self._gather(batch.support), labels).logits(self._gather(batch.query))
 
     def _gather(self, positions: Counts) -> Doubles:
-        """Return the vectors at positions of any shape, in float64."""
         rows = as_vectors("x", self.x[positions.ravel()], columns=self.width)
         return rows.reshape(*positions.shape, self.width)
 

@@ -59,10 +59,8 @@ def demonstrate(
     rng: int = 0,
     progress: Progress = ignore_progress,
 ) -> MethodsDemo | SitesDemo:
-    """Run a demonstration: on states ("sites"), characters ("glyphs") or "synthetic" tasks.
-
-    By default on characters, or on synthetic tasks if the packages for characters are missing.
-    """
+    """Run a demonstration: on states ("sites"), characters ("glyphs") or "synthetic" tasks."""
+    # By default on characters, or on synthetic tasks if the packages for characters are missing.
     chosen = data or "glyphs"
     _common.check_one_of("data", chosen, ("sites", "glyphs", "synthetic"))
     if chosen == "sites" and draws is not None:
@@ -256,10 +254,8 @@ def _compare_sites(folder: Path, rng: int, progress: Progress) -> SitesDemo:
 
 
 def compare_guarantees(rng: int) -> SitesDemo:
-    """Train on ten states, calibrate two guarantees on twenty others, check them on the rest.
-
-    Only 2021 is used: a state that was asked in two years is not two independent tasks.
-    """
+    """Train on ten states, calibrate two guarantees on twenty others, check them on the rest."""
+    # Only 2021 is used: a state that was asked in two years is not two independent tasks.
     sample = read_sample()
     shuffled = np.random.default_rng(rng).permutation(sample.states)
     train, known, new = np.split(shuffled, [_TRAIN, _TRAIN + _CALIBRATE])

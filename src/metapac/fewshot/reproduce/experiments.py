@@ -36,12 +36,10 @@ class Training:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of the paper, or one beside it: data, learner, tasks and guarantee.
+    """An experiment of the paper, or one beside it: data, learner, tasks and guarantee."""
 
-    Numbers of examples are per class if tasks have ``ways`` classes, and per task if tasks are
-    groups (``ways=None``). Without ``training``, the learner is trained by the strong recipe.
-    """
-
+    # Numbers of examples are per class if tasks have ``ways`` classes, and per task if tasks are
+    # groups (``ways=None``). Without ``training``, the learner is trained by the strong recipe.
     name: str
     title: str
     data: str
@@ -86,7 +84,6 @@ class Experiment:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the results depend on, as JSON can hold it."""
         fields = asdict(self) | {"guarantee": self.guarantee.describe()}
         return {k: v for k, v in fields.items() if k not in ("title", "draws", "seeds")}
 
@@ -185,12 +182,10 @@ def all_methods(guarantee: Guarantee) -> tuple[Method, ...]:
 
 
 def main_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return the paper's methods, our splits, the oracle and related methods, at one delta."""
     return paper_methods(guarantee) + neighbour_methods(guarantee)
 
 
 def split_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return Meta-PS with each split, and the oracle."""
     names = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle")
     return tuple(method for method in paper_methods(guarantee) if method.name in names)
 

@@ -86,10 +86,8 @@ def train_learner(
 def measure_quality(
     experiment: Experiment, learner: ProtoNet, data: LoadedPools, rng: int = 0
 ) -> dict[str, Any]:
-    """Return the accuracy on new test tasks and, for groups, the mean AUROC over tasks.
-
-    AUROC is 1/2 if the support set has one label, so it is also reported for the other tasks.
-    """
+    """Return the accuracy on new test tasks and, for groups, the mean AUROC over tasks."""
+    # AUROC is 1/2 if the support set has one label, so it is also reported for the other tasks.
     pool, shape = move_transformed(data.pools.test, learner), experiment.task_shape
     queries = min(QUERIES, spare_examples(pool, experiment.shots))
     found = accuracy(learner, pool, **shape, queries=queries, tasks=ACCURACY_TASKS, rng=rng)
@@ -166,7 +164,6 @@ class ExperimentStudy:
         return {"_study": self._study}  # all that workers need
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on."""
         return {"experiment": self.experiment.describe(), **self._checksums}
 
     @property
@@ -219,7 +216,6 @@ class ExperimentStudy:
         return BankStudy(e, stored.scores.reshape(known, -1), quantiles, scored)
 
     def _train_predictor(self) -> QuantilePredictor:
-        """Train Meta-CP's quantile predictor on tasks of a pool."""
         e, pool = self.experiment, getattr(self.data.pools, self.experiment.predictor)
         queries = min(e.evaluation_examples, spare_examples(pool, e.shots))
         stored = self._score_tasks(e.predictor, pool, QUANTILE_TASKS, queries)
@@ -289,7 +285,6 @@ def read_learner(folder: PathLike) -> dict[str, Any]:
 
 
 def control_folder(folder: PathLike, control: Control) -> Path:
-    """Return the folder of a control, or of the experiment itself."""
     return Path(folder) / "controls" / control.name if control.name else Path(folder)
 
 
@@ -361,7 +356,6 @@ class SeedRun:
         return dict(artefact.as_json("learner", {"training": e.describe_training(), **identity}))
 
     def _describe(self, learner: ProtoNet, history: History) -> dict[str, Any]:
-        """Return what the file of a learner holds."""
         e, epochs, device = self.experiment, history.epochs, _device(learner)
         if e.training is None:
             recipe, kept = recipe_for(learner.module.backbone), epochs[-1]

@@ -201,7 +201,6 @@ def _open_source(
 
 
 def _describe_features(vectors: Vectors | None) -> list[str]:
-    """Return a sentence on the features, if the learner is on vectors."""
     if vectors is None:
         return []
     columns, count = vectors.columns, vectors.x.shape[1]

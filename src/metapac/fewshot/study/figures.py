@@ -49,10 +49,8 @@ def draw_methods(
     inches: tuple[float, float] | None = None,
     fit: bool = False,
 ) -> Figure:
-    """Return a figure of the error, the size or both of each method at the guarantee's delta.
-
-    With ``fit``, the scale suits methods whose sets are of use, and larger sizes are marked.
-    """
+    """Return a figure of the error, the size or both of each method at the guarantee's delta."""
+    # With ``fit``, the scale suits methods whose sets are of use, and larger sizes are marked.
     methods = select_delta(rows, guarantee.failure_probability)
     width, height = inches or (max(11.0, 1.57 * len(methods)), 4.6)
     figure, axes = create_figure(len(panels), width=width, height=height)
@@ -132,16 +130,13 @@ def _clear_top(axes: Axes) -> None:
 
 
 def choose_whiskers(guarantee: Guarantee) -> tuple[float, float]:
-    """Return the percentiles alpha and 1 - alpha: the upper one is what a guarantee bounds.
-
-    Those of a large alpha would lie inside the box; 10 and 90 are then shown.
-    """
+    """Return the percentiles alpha and 1 - alpha: the upper one is what a guarantee bounds."""
+    # Those of a large alpha would lie inside the box; 10 and 90 are then shown.
     percent = round(100 * guarantee.alpha, 9) if guarantee.alpha < 0.25 else 10.0
     return percent, 100 - percent
 
 
 def describe_whiskers(guarantee: Guarantee) -> str:
-    """Return in words where the whiskers of errors end."""
     low, high = (f"{end:g}{_SUFFIX.get(end, 'th')}" for end in choose_whiskers(guarantee))
     return f"{low} and {high} percentile of tasks"
 
@@ -258,7 +253,6 @@ def draw_size(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -
 
 
 def draw_error_and_size(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
-    """Draw figures (a) and (b) side by side."""
     save(draw_methods(rows, guarantee, title=title, inches=(11, 4.6)), path)
 
 

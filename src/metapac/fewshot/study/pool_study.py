@@ -84,10 +84,8 @@ def join_groups(one: GroupPool, other: GroupPool) -> GroupPool:
 def count_test_queries(
     pool: Any, shots: Choice, labelled: int | None, queries: int | None, unlabelled: int = 0
 ) -> tuple[int, int]:
-    """Return how many examples of a new task are for PS-Test, and how many for testing.
-
-    Both are, like ``unlabelled``, numbers for each class or for the group.
-    """
+    """Return how many examples of a new task are for PS-Test, and how many for testing."""
+    # Both are, like ``unlabelled``, numbers for each class or for the group.
     if queries is None or labelled is None:
         spare = spare_examples(pool, shots, unlabelled, least=1 if labelled == 0 else 2)
         if labelled is None:
@@ -492,7 +490,6 @@ class PoolStudy:
         return min(self.test_queries, spare_examples(pool, self._shape["shots"], self._others))
 
     def _fit_predictor(self, report: Progress) -> Any:
-        """Return Meta-CP's quantile predictor, trained on tasks of its pool unless it is fitted."""
         pool: Any = self._predictor
         if pool is None or _can_predict(pool):
             return pool
@@ -509,7 +506,7 @@ class PoolStudy:
 
     def _has_new_scores(self) -> bool:
         """Return whether scores differ from those of 0.2, so that draws must not be mixed."""
-        return self.score is not None or not hasattr(self._learner, "on_embeddings")
+        return self.score is not None or not hasattr(self._learner, "_on_embeddings")
 
     def _describe(self) -> dict[str, Any]:
         names = ("queries", "test_queries", "labelled", "tasks", "tests", "distinct")

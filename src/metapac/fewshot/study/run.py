@@ -80,7 +80,6 @@ class EvaluationFolder:
         return finished
 
     def name_draw(self, number: int) -> Path:
-        """Return the file of one finished draw."""
         return self._draws / f"{number:05d}.csv.gz"
 
 

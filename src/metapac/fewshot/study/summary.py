@@ -40,7 +40,6 @@ def allowed_tasks(tasks: int, alpha: float) -> int:
 
 
 def error_quantile(errors: Array, alpha: float) -> float:
-    """Return the (1 - alpha) quantile of errors, as the inverse of their distribution function."""
     at = len(errors) - 1 - allowed_tasks(len(errors), alpha)
     return float(np.partition(errors, at)[at])
 
@@ -59,11 +58,9 @@ def explained_by_noise(rows: Rows, alpha: float) -> float:
 
 
 def expect_draws_within(rows: Rows, epsilon: float, alpha: float) -> float:
-    """Return the expected share of draws within the guarantee, if all thresholds were equally good.
-
-    The number of the T tasks of a draw with an observed error above epsilon is then
-    Binomial(T, p), where p is the share of such tasks in all draws.
-    """
+    """Return the share of draws to be expected within it, if thresholds were equally good."""
+    # The number of the T tasks of a draw with an observed error above epsilon is then
+    # Binomial(T, p), where p is the share of such tasks in all draws.
     share = float(np.mean(rows.error > epsilon))
     _, sizes = np.unique(rows.draw, return_counts=True)
     allowed = np.array([allowed_tasks(tasks, alpha) for tasks in sizes.tolist()])
@@ -105,7 +102,6 @@ def size_interval(by_seed: Sequence[Rows]) -> Interval:
 def share_interval(
     by_seed: Sequence[Rows], has: Sequence[Array], *, across_seeds: bool = True
 ) -> Interval:
-    """Return the interval of the share of tasks that have a property."""
     shares = [mean_by_draw(*pair) for pair in zip(by_seed, has, strict=True)]
     return _at_least_binomial(mean_interval(shares, across_seeds=across_seeds), has)
 

@@ -42,11 +42,9 @@ class Positions(NamedTuple):
 
 
 class EpisodeSampler:
-    """Draws independent episodes from a pool, without replacement, vectorised on a device.
+    """Draws independent episodes from a pool, without replacement, vectorised on a device."""
 
-    Data stay on a GPU if they take at most half of its free memory; otherwise batches are copied.
-    """
-
+    # Data stay on a GPU if they take at most half of its free memory; otherwise batches are copied.
     def __init__(self, pool: Pool, device: Any, *, ways: int, shots: int, queries: int) -> None:
         self.device = device = torch.empty(0, device=device).device  # with its number
         self.ways, self.shots, self.queries = ways, shots, queries

@@ -352,12 +352,10 @@ class ClassLoss(nn.Module):
 
 @dataclass(eq=False)
 class Stage:
-    """Some epochs of batches with one loss and one optimiser.
+    """Some epochs of batches with one loss and one optimiser."""
 
-    It ends with the average of the weights after some steps (``averages``), for which ``plain``
-    examples set the batch norms, or with the weights of the highest validation accuracy.
-    """
-
+    # It ends with the average of the weights after some steps (``averages``), for which ``plain``
+    # examples set the batch norms, or with the weights of the highest validation accuracy.
     name: str
     epochs: int
     steps: int  # of an epoch; the last one may have fewer
@@ -396,7 +394,6 @@ class Run:
         return sum(stage.epochs for stage in self.stages)
 
     def seed(self, *key: int) -> int:
-        """Return a seed that is derived from that of the run."""
         seed = np.random.SeedSequence(self.config["rng"], spawn_key=key)
         return int(seed.generate_state(1, np.uint64)[0]) >> self.recipe.is_strong
 
@@ -456,7 +453,6 @@ class Run:
             update_bn(self.stage.plain(generator), self.module)
 
     def save(self, folder: PathLike | None) -> None:
-        """Write a checkpoint, in the first process only."""
         if folder is not None and not self.place.rank:
             kept = self.best if self.average is None else self.average.state_dict()
             optimiser = checkpoints.get_optimiser_state(self.stage.optimiser)
@@ -465,7 +461,6 @@ class Run:
             checkpoints.write_checkpoint(folder, checkpoints.Checkpoint(*described, *tensors))
 
     def report(self, progress: Progress) -> None:
-        """Report the last epoch, in the first process only."""
         last = self.history.epochs[-1]
         stage, epoch = self._locate(last.epoch)
         figures = f"loss {last.loss:.3f}, validation accuracy {last.accuracy:.1%}"
