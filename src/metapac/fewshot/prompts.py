@@ -310,14 +310,11 @@ def _find_logs(paths: PathLike | Iterable[PathLike]) -> list[Path]:
     """Return the logs at some paths; of a folder, all that the harness wrote into it."""
     logs: list[Path] = []
     for path in map(Path, [paths] if isinstance(paths, str | os.PathLike) else paths):
-        inside = [path]
-        if path.is_dir():
-            inside = sorted(f for end in ("", ".gz") for f in path.rglob(f"samples_*.jsonl{end}"))
-        if not inside:
-            raise InvalidInput(f"{path} holds no samples_*.jsonl of 'lm_eval --log_samples'.")
-        logs += inside
+        ends = ("samples_*.jsonl", "samples_*.jsonl.gz")
+        logs += sorted(f for end in ends for f in path.rglob(end)) if path.is_dir() else [path]
     if not logs:
-        raise InvalidInput("paths is empty; pass at least one samples_*.jsonl file.")
+        rule = "paths must name or hold samples_*.jsonl of 'lm_eval --log_samples'"
+        raise InvalidInput(f"{rule}, got {paths}.")
     return logs
 
 
@@ -491,8 +488,8 @@ def _find_labels(path: Path, questions: Sequence[_Question], target: str) -> lis
     given = [[question.readings[name] for question in questions] for name in names]
     readings = [[i for i in labels if i is not None] for labels in given if None not in labels]
     if not readings:
-        kind = {"auto": "positions, nor all texts", "index": "positions", "text": "texts"}[target]
-        raise InvalidInput(f"{path}: its targets are not all {kind}.", parameter="target")
+        rule = f"{path}: its targets are not all {' nor all '.join(names)}"
+        raise InvalidInput(f"{rule}.", parameter="target")
     if target != "auto":
         return readings[0]
     values = [np.array(question.values) for question in questions]

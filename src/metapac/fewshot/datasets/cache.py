@@ -144,10 +144,8 @@ def open_prepared(name: str, home: Home = None) -> Prepared:
     parent = data_home(home) / name
     caches = _list_caches(parent)
     if not caches:
-        text = f"{name} is not prepared under {parent}. Run 'metapac data fetch {name}', then"
-        text = f"{text} 'metapac data prepare {name}' (with --from DIR for files that you have"
-        remedy = "if it was prepared with --home, set METAPAC_DATA to that folder."
-        raise FileNotFoundError(f"{text} elsewhere); {remedy}")
+        text = f"{name} is not prepared under {parent}, which METAPAC_DATA sets. Run 'metapac data"
+        raise FileNotFoundError(f"{text} fetch {name}', then 'metapac data prepare {name}'.")
     prepared = _open(max(caches, key=lambda found: found[1])[0])
     prepared.verify()
     return prepared

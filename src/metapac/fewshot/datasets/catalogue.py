@@ -106,9 +106,8 @@ class _Transfer:
                 if self._size() > furthest:
                     furthest, failures = self._size(), 0
                 if failure.final or failures == len(_WAITS):
-                    text = f"{self.item.url} could not be downloaded: {failure}. Run again later,"
-                    text = f"{text} or download it by hand and save it as {self.target}."
-                    raise DownloadFailed(text) from failure
+                    text = f"{self.item.url} could not be downloaded: {failure}. Run again later"
+                    raise DownloadFailed(f"{text}, or save it as {self.target}.") from failure
                 time.sleep(_WAITS[failures])
                 failures += 1
 

@@ -257,10 +257,8 @@ def check_same_run(
     """Raise if a checkpoint has other data, another configuration or learner, or more epochs."""
     changed = [name for name in config if stored.config.get(name) != config[name]]
     if changed:
-        before, now = (
-            ", ".join(keyword(name, each.get(name)) for name in changed)
-            for each in (stored.config, config)
-        )
+        before = ", ".join(keyword(name, stored.config.get(name)) for name in changed)
+        now = ", ".join(keyword(name, config[name]) for name in changed)
         rule = f"{folder} was made with {before}, and this call has {now}"
         raise InvalidInput(f"{rule}. Pass the same arguments, or another folder.")
     check_same_architecture(folder, stored.architecture, architecture)
