@@ -353,7 +353,7 @@ def _read_questions(path: Path, field: str | None) -> Iterator[_Question]:
             yield _parse_question(parse(text), where, task, field)
         except InvalidInput as error:
             raise InvalidInput(f"{where}: {error}", parameter=error.parameters) from None
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever other texts, types and numbers raise
             why = f"is not a sample of lm-evaluation-harness ({type(error).__name__}: {error})"
             raise InvalidInput(f"{where}: {why}.") from error
 
@@ -386,15 +386,11 @@ def _parse_question(record: dict[str, Any], where: str, task: str, field: str | 
 
 
 def _read_log_likelihoods(responses: Any) -> tuple[float, ...]:
-    try:
-        values = tuple(_log_likelihood(entry) for entry in responses)
-    except (LookupError, OverflowError, TypeError, ValueError):
-        values = ()
-    if len(values) < 2:
-        rule = "must hold a log-likelihood for each of several choices (multiple_choice)"
-        raise InvalidInput(f"{rule}, got responses {brief(responses)}.")
-    if not all(value < math.inf for value in values) or max(values) == -math.inf:
-        raise InvalidInput(f"log-likelihoods must be numbers, not all -inf, got {brief(values)}.")
+    values = tuple(_log_likelihood(entry) for entry in responses)
+    is_number = [value < math.inf for value in values]  # neither NaN nor infinity
+    if len(values) < 2 or not all(is_number) or max(values) == -math.inf:
+        rule = "must hold a log-likelihood of each choice (multiple_choice): numbers, not all -inf"
+        raise InvalidInput(f"{rule}, got {brief(responses)}.")
     return values
 
 
@@ -412,13 +408,10 @@ def _read_choices(arguments: Any, count: int) -> tuple[str, ...] | None:
     if not arguments:
         return None
     is_named, positions = isinstance(arguments, dict), range(count)
-    try:
-        requests = [arguments[f"gen_args_{i}"] if is_named else arguments[i] for i in positions]
-        texts = [request["arg_1"] if is_named else request[1] for request in requests]
-        is_text = len(arguments) == count and "".join(texts).encode() is not None
-    except (LookupError, TypeError, UnicodeEncodeError):
-        is_text = False
-    if not is_text:
+    requests = [arguments[f"gen_args_{i}"] if is_named else arguments[i] for i in positions]
+    texts = [request["arg_1"] if is_named else request[1] for request in requests]
+    "".join(texts).encode()  # refuses lone surrogates, which no file of sets can hold
+    if len(arguments) != count:
         raise InvalidInput(f"'arguments' must have {count} choices, got {brief(arguments)}.")
     if len(set(texts)) == 1:
         raise InvalidInput("its choices differ in the prompt, and not in the text after it.")
