@@ -458,10 +458,8 @@ class GroupPool(_Pool):
             Number of query examples, or the choices; by default all the rest of the group.
         rng : int, numpy.random.Generator or None
             Seed.
-        name : str, optional
-            Prefix of their names, as in ``"name-ohio"``; none by default. See `ClassPool.tasks`.
-        unlabelled : int, default 0
-            Number of unlabelled examples of a task, drawn last from the group, at random.
+        name, unlabelled : object, optional
+            As in `ClassPool.tasks`; names have no prefix by default.
 
         Returns
         -------

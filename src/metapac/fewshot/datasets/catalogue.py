@@ -309,7 +309,6 @@ class DataSet:
         return import_module(f"{__package__}.{self.name}").prepare(folder, **options)
 
     def find_prepared(self, home: cache.Home = None) -> cache.Prepared | None:
-        """Return the prepared data; None if there are none."""
         try:
             return cache.open_prepared(self.name, home)
         except FileNotFoundError:

@@ -91,7 +91,6 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
-    """Yield images in blocks, in the order of their paths."""
     require("PIL.Image", extra="data", purpose="reading images")
     faults: list[str] = []
     blocks = [paths[start : start + _BLOCK] for start in range(0, len(paths), _BLOCK)]

@@ -241,7 +241,6 @@ def _split_arrays(
 
 
 def is_named(sizes: PoolSizes | None) -> bool:
-    """Return whether pools are given by the names of their classes or groups."""
     return sizes is not None and any(not isinstance(size, int) for size in sizes.values())
 
 
@@ -270,7 +269,6 @@ def take_named(
 
 
 def make_pool(arrays: _Arrays) -> Any:
-    """Return a pool of classes or, if there are groups, of groups."""
     x, y, groups = arrays
     return pooling.ClassPool(x, y) if groups is None else pooling.GroupPool(x, y, groups)
 

@@ -110,7 +110,6 @@ class Objective:
         return np.asarray((self.z.T @ residuals).ravel() + self.penalty * theta)
 
     def newton_step(self, theta: Doubles) -> Doubles:
-        """Return the step to the minimum of the quadratic model, by conjugate gradients."""
         from scipy.sparse.linalg import LinearOperator, cg
 
         p = self._probabilities(theta)  # (S, classes)
@@ -474,7 +473,6 @@ _CLASSES: Any = (PrototypeLearner, RidgeLearner, LogisticLearner)
 
 
 def build_vector_learner(options: Embeddings) -> tuple[VectorLearner, str]:
-    """Return the learner that the options name, and its description."""
     name = options.learner or "prototypes"
     check_one_of("learner", name, LEARNERS)
     build = _CLASSES[LEARNERS.index(name)]

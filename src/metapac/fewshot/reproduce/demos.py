@@ -97,7 +97,6 @@ def prepare_glyphs(rng: int, progress: Progress) -> tuple[PoolStudy, list[str], 
 
 
 def draw_sets(study: PoolStudy, names: list[str], rng: int, path: PathLike) -> None:
-    """Draw some examples of one test task with their prediction sets."""
     generator, e, pool = np.random.default_rng(rng), EXPERIMENT, study.test
     draw = study.draw(generator)
     method = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(draw.scores, draw.tasks)

@@ -279,7 +279,7 @@ def _map(function: Callable[[float], Array], thresholds: ArrayLike) -> Array:
 
 
 @dataclass(frozen=True)
-class SyntheticStudy:
+class SyntheticStudy(Study):
     """Calibration tasks and new tasks from one family of synthetic tasks.
 
     Parameters
@@ -309,17 +309,6 @@ class SyntheticStudy:
     labelled: int = 100
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and new tasks.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        Draw
-        """
         family = self.family
         scores = family.draw_scores(family.draw_tasks(self.tasks, rng), self.examples, rng)
         signals = family.draw_tasks(self.tests, rng)
@@ -329,10 +318,4 @@ class SyntheticStudy:
         return Draw(scores.ravel(), tasks, [KnownTask(family, *pair) for pair in pairs])
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on.
-
-        Returns
-        -------
-        dict
-        """
         return {"study": "synthetic", **asdict(self)}

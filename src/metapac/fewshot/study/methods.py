@@ -526,7 +526,6 @@ def conformal_threshold(scores: Array, epsilon: float) -> float:
 
 
 def _floor(product: float) -> int:
-    """Return the largest whole number up to a product that may be rounded: 0.1 * 20 is 2."""
     return math.floor(product * (1 + 2.0**-50))
 
 

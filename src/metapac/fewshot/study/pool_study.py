@@ -15,7 +15,7 @@ from metapac.errors import InvalidInput, MissingExtra
 from metapac.fewshot.adapters import Learner
 from metapac.fewshot.pools import GroupPool, Pools, draw_all
 from metapac.fewshot.scoring import SharedEmbeddings, describe_learner, score_matrix, score_tasks
-from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.study.draws import Draw, ScoredTask, Study
 from metapac.fewshot.study.methods import digest_code
 from metapac.fewshot.tasks import Choice, Task, query_sizes
 from metapac.fewshot.tensors import data_checksum
@@ -184,7 +184,7 @@ def _describe_score(score: Any) -> str | None:
         raise InvalidInput(f"{lack}. Pass description={{...}} with a version of it.") from error
 
 
-class PoolStudy:
+class PoolStudy(Study):
     """Calibration draws of a learner: tasks drawn from pools, and scored together.
 
     Parameters
@@ -395,17 +395,6 @@ class PoolStudy:
         ]
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and new tasks.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        Draw
-        """
         tasks, tests = self.sample(rng)
         known, _, predictor = self._prepare()
         names = np.arange(len(tasks)).repeat(query_sizes(tasks))
@@ -427,12 +416,6 @@ class PoolStudy:
         return self._prepare()[1].all_scores([task])[0]
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on.
-
-        Returns
-        -------
-        dict
-        """
         return self._description
 
     def _score_tests(self, tasks: Sequence[Task]) -> list[ScoredTask]:

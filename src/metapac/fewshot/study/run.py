@@ -359,7 +359,6 @@ def seed_folder(folder: PathLike, seed: int) -> Path:
 
 
 def find_seeds(folder: PathLike) -> list[int]:
-    """Return the seeds whose evaluation has begun in a folder."""
     paths = Path(folder).glob(f"seed-*/{SETTINGS}")
     numbers = [path.parent.name.removeprefix("seed-") for path in paths]
     return sorted(int(number) for number in numbers if number.isdecimal())

@@ -230,7 +230,6 @@ def _ends(interval: Interval, form: str) -> str:
 
 
 def footnotes(summary: Summary) -> list[str]:
-    """Return the footnotes: what the columns mean, what the intervals cover, and the notes."""
     short = [line for line in summary if not line.feasible]
     marks = [_describe_shortage(summary, short)] if short else []
     if any(line.feasible and line.every_label for line in summary):

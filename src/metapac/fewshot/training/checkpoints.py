@@ -182,7 +182,6 @@ def _as_call(description: Mapping[str, Any]) -> str:
 
 
 def _build(file: Path, architecture: Mapping[str, Any], layers: int) -> ProtoNet | MAML:
-    """Return a new learner as a file describes it."""
     options = {name: value for name, value in architecture.items() if name != "weights"}
     name = options.pop("class")
     try:

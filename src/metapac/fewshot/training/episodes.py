@@ -173,7 +173,6 @@ class Images:
         self.outputs = len(pool.names) * (_TURNS if self._rotate else 1)
 
     def epoch(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield all examples once, in random order, in batches of one size."""
         order = torch.randperm(len(self._labels), generator=generator, device=generator.device)
         for i in range(self.batches):
             chosen = order[i * self.batch : (i + 1) * self.batch]

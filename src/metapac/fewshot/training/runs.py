@@ -179,7 +179,6 @@ def build_learner(loaded: LoadedPools, training: Training, ways: int, rng: int) 
 
 
 def _build_backbone(name: str | None, x: Array, loaded: LoadedPools, rng: int) -> Any:
-    """Return a backbone for examples like ``x``."""
     if loaded.words is not None:
         check_one_of("backbone", name or "sentence_cnn", ("sentence_cnn",))
         return build_backbone("sentence_cnn", words=loaded.words, rng=rng)
