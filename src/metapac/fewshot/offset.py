@@ -78,6 +78,7 @@ class TaskOffset(ScoreFunction):
 
     @property
     def base(self) -> ScoreFunction:
+        """Score function that the offset is subtracted from."""
         return ScoreFunction(self.name, self.temperature)
 
     def __str__(self) -> str:

@@ -71,6 +71,8 @@ class Model(NamedTuple):
     learner: Any
     name: str
     details: dict[str, Any]
+    drawing: Drawing = Drawing()
+    progress: Progress = ignore_progress
     sizes: dict[str, Any] | None = None
 
     def describe(self, table: Mapping[str, Any], score: Any, shape: Any, facts: Any) -> Provenance:
@@ -95,30 +97,29 @@ def score_run(
     record, learner, name, checksum = load_run_learner(source, run.device)
     options, is_file = record["options"], Path(source).is_file()
     sizes = {key: options[key] for key in ("ways", "shots") if key in options}
-    model = Model(learner, name, {"kind": "weights" if is_file else "run"}, sizes)
+    kind = {"kind": "weights" if is_file else "run"}
+    model = Model(learner, name, kind, drawing, progress, sizes)
     if examples != NewExamples():
         if examples.new is None or examples.support is None:
             raise InvalidInput("new and support belong together.", parameter=("new", "support"))
         size = options.get("image_size")
         model.details["support"] = examples.support.name
         labelled, new = _read_labelled(examples.support, size), _read_new(examples.new, size)
-        return _score_new(model, labelled, new, drawing, record["classes"])
+        return _score_new(model, labelled, new, record["classes"])
     progress("loading data", 0, None)
     model.details["pool"] = drawing.pool or ("all" if is_file else "calibration")
     model.details.update(architecture=record["architecture"], weights_checksum=checksum)
     if not is_file:
-        return _score_pool_of_run(model, source, record, drawing, run, progress)
+        return _score_pool_of_run(model, source, record, run)
     if run.data is None:
         raise InvalidInput("data must be given to score tasks with weights.", parameter="data")
     vectors = Vectors(*_read_labelled(Path(run.data), None))
     model.details.update(data=Path(run.data).name, data_checksum=data_checksum(*vectors.arrays))
-    return _score_vectors(model, vectors, drawing, progress, [_UNSEEN.format(run.data)])
+    return _score_vectors(model, vectors, [_UNSEEN.format(run.data)])
 
 
-def _score_pool_of_run(
-    model: Model, folder: PathLike, record: Any, drawing: Drawing, run: Run, progress: Progress
-) -> ScoredTable:
-    loaded = load_run_pools(folder, data=run.data, home=run.home, progress=progress)
+def _score_pool_of_run(model: Model, folder: PathLike, record: Any, run: Run) -> ScoredTable:
+    loaded = load_run_pools(folder, data=run.data, home=run.home, progress=model.progress)
     pools = {key: pool for key, pool in vars(loaded.pools).items() if pool is not None}
     name = model.details["pool"]
     if name not in pools:
@@ -131,7 +132,7 @@ def _score_pool_of_run(
         model.details["trained_on"] = seen
     else:
         model.details["training"] = f"{len(seen)} other classes, as the run records"
-    return score_pool(model, pools[name], drawing, pools.get("validation"), progress=progress)
+    return score_pool(model, pools[name], pools.get("validation"))
 
 
 def load_run_learner(source: PathLike, device: str | None) -> tuple[dict[str, Any], Any, str, str]:
@@ -180,29 +181,24 @@ def score_embeddings(
         learner, described = build_vector_learner(replace(options, temperature=temperature))
         notes = [note, *notes]
     name = f"{f'{model}, ' if model else ''}{described} of {vectors.x.shape[1]} dimensions"
-    scored_by = Model(learner, name, {"kind": "embeddings"})
+    scored_by = Model(learner, name, {"kind": "embeddings"}, drawing, progress)
     if new is not None:
         scored_by.details["support"] = file.name
-        return _score_new(scored_by, (vectors.x, vectors.y), _read_new(new), drawing)
+        return _score_new(scored_by, (vectors.x, vectors.y), _read_new(new))
     details = {"pool": drawing.pool or "all", "encoder": model, "learner": described}
     scored_by.details.update(details, data=file.name, data_checksum=data_checksum(*vectors.arrays))
-    return _score_vectors(scored_by, vectors, drawing, progress, notes, is_fitted)
+    return _score_vectors(scored_by, vectors, notes, is_fitted)
 
 
 def _score_vectors(
-    model: Model,
-    vectors: Vectors,
-    drawing: Drawing,
-    progress: Progress,
-    more: Sequence[str],
-    is_fitted: bool = False,
+    model: Model, vectors: Vectors, more: Sequence[str], is_fitted: bool = False
 ) -> ScoredTable:
     """Score tasks drawn from all classes or groups of a file, or from half of them."""
     _common.check_one_of("pool", model.details["pool"], ("all", "calibration", "test"))
-    is_fitted = is_fitted or drawing.offset is not None
+    is_fitted = is_fitted or model.drawing.offset is not None
     pool, rows = _make_pool(vectors, model.details["pool"], is_fitted=is_fitted)
     held_out = _make_pool(vectors, "validation")[0] if is_fitted else None
-    table, provenance, notes = score_pool(model, pool, drawing, held_out, progress=progress)
+    table, provenance, notes = score_pool(model, pool, held_out)
     table = {**table, "example": rows[table["example"]]}
     if vectors.groups is not None:  # labels mean the same in all tasks
         table["label"] = vectors.names[table["label"]]
@@ -213,9 +209,8 @@ def _score_vectors(
 
 def _fit_temperature(learner: Any, vectors: Vectors, drawing: Drawing) -> tuple[float, str]:
     """Return a temperature fitted on validation classes, rounded as printed, and a note on it."""
-    pool, drawn = _draw_held_out(
-        _make_pool(vectors, "validation")[0], replace(drawing, unlabelled=0), once=True
-    )
+    whole, _ = _make_pool(vectors, "validation")
+    pool, drawn = _draw_held_out(whole, replace(drawing, unlabelled=0), once=True)
     temperature = float(f"{scoring.fit_temperature(learner, drawn).temperature:.3g}")
     note = f"The temperature {temperature} is fitted on {count_noun(pool.names, pool.unit)}, from"
     again = f"For new examples, pass --temperature {temperature}."
@@ -269,15 +264,15 @@ def score_logs(
     return ScoredTable(table, provenance, notes)
 
 
-def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[Any, list[str]]:
+def _choose_score(model: Model, held_out: Any = None) -> tuple[Any, list[str]]:
     """Return the score function, with an offset that is read or fitted, and a note on that."""
     # Without a pool of held-out classes or groups the offset can only be read.
-    function, file = as_score_function(drawing.score), drawing.offset
+    drawing, file = model.drawing, model.drawing.offset
     if file is None:
         reject_given(drawing, "scores without an offset", ("epsilon",))
         if drawing.unlabelled:
             check_uses_unlabelled(model.learner)
-        return function, []
+        return as_score_function(drawing.score), []
     if not drawing.unlabelled:
         text = "offset needs unlabelled examples of the tasks. Pass, say, --unlabelled 100."
         raise InvalidInput(text, parameter="unlabelled")
@@ -303,25 +298,18 @@ def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[
     return offset, [note]
 
 
-def score_pool(
-    model: Model,
-    pool: Any,
-    drawing: Drawing,
-    held_out: Any = None,
-    *,
-    progress: Progress = ignore_progress,
-) -> ScoredTable:
+def score_pool(model: Model, pool: Any, held_out: Any = None) -> ScoredTable:
     """Draw tasks from a pool and score them."""
-    is_group = pool.unit == "group"
-    function, notes = choose_score(model, drawing, held_out)
+    drawing, is_group = model.drawing, pool.unit == "group"
+    function, notes = _choose_score(model, held_out)
     shape = _choose_shape(pool.unit, drawing, model.sizes)
     pool, left_out = leave_out_small(pool, shape)
     # Tasks of another seed have other names, so that they are not taken for those of this one.
     named = {"name": f"{pool.name}.{drawing.rng}"} if drawing.rng and not is_group else {}
     count = _TASKS if drawing.tasks is None and not is_group else drawing.tasks
     tasks = pool.tasks(count, **shape, **named, rng=drawing.rng)
-    progress("scoring tasks", 0, None)
-    table = scoring.tabulate(model.learner, tasks, score=function, progress=progress)
+    model.progress("scoring tasks", 0, None)
+    table = scoring.tabulate(model.learner, tasks, score=function, progress=model.progress)
     facts = {"unit": pool.unit, "units": len(pool.names), "rng": drawing.rng}
     facts |= {"tasks": len(tasks), "examples": len(table["task"]), "accuracy": _accuracy(table)}
     facts |= {name: list(x) if isinstance(x, Sequence) else x for name, x in shape.items()}
@@ -396,12 +384,11 @@ def most_queries(pool: Any, ways: int, shots: int) -> int:
     return sorted(map(len, pool.positions))[-ways] - shots
 
 
-def _score_new(
-    model: Model, labelled: Any, new: Any, drawing: Drawing, classes: int | None = None
-) -> ScoredTable:
+def _score_new(model: Model, labelled: Any, new: Any, classes: int | None = None) -> ScoredTable:
     """Return a table with a row for each new example of a task, without labels."""
+    drawing, (file, x, ids) = model.drawing, new
     reject_given(drawing, "new examples, which are all scored", ("pool", "tasks", "queries", "rng"))
-    (function, notes), (file, x, ids) = choose_score(model, drawing), new
+    function, notes = _choose_score(model)
     shape = _choose_shape("class" if classes is None else "group", drawing, model.sizes)
     names, codes = _code_labels(labelled[1], shape, classes, model.details["support"])
     if np.shape(x)[1:] != np.shape(labelled[0])[1:]:
