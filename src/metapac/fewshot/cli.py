@@ -510,16 +510,10 @@ def _show(name: str, prepared: Any, json: bool) -> None:
     console.show(prepared, as_json=json, text=text, name=name, missing=[])
 
 
-_HERE = "metapac.fewshot.cli"
+_COMMANDS = {"list": list_, "fetch": fetch, "prepare": prepare, "check": check}
+_SUMMARIES = {name: str(each.__doc__).partition("\n")[0] for name, each in _COMMANDS.items()}
 data = Group(
-    {
-        "Commands": {
-            "list": (_HERE, "List data sets with licence and local status."),
-            "fetch": (_HERE, "Download a data set, or say how to do it by hand."),
-            "prepare": (_HERE, "Convert the publisher's files into a fast cache."),
-            "check": (_HERE, "Say what is complete, missing or damaged."),
-        }
-    },
+    {"Commands": {name: (__name__, summary) for name, summary in _SUMMARIES.items()}},
     name="data",
     help="Fetch and prepare the paper's data sets.",
     no_args_is_help=True,

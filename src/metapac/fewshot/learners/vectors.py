@@ -44,25 +44,15 @@ class LinearHead:
         return np.asarray(logits - (self.curvature * squares)[:, :, None])
 
 
-@dataclass(frozen=True, eq=False)
-class SupportSets:
-    """Support sets of T tasks, all of one size."""
+def centre_of(vectors: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the mean of each support set, (T, 1, d), and its rounding error."""
+    centre = vectors.mean(1, keepdims=True)
+    return centre, (vectors - centre).mean(1, keepdims=True)
 
-    vectors: Doubles
-    one_hot: Doubles
 
-    def means(self, centre: Doubles | float = 0.0) -> Doubles:
-        counts = np.maximum(self.one_hot.sum(1), 1.0)  # (T, classes)
-        return np.asarray(self.one_hot.mT @ (self.vectors - centre) / counts[:, :, None])
-
-    def centre(self) -> tuple[Doubles, Doubles]:
-        """Return the mean of each support set, and its rounding error."""
-        centre = self.vectors.mean(1, keepdims=True)
-        return centre, (self.vectors - centre).mean(1, keepdims=True)
-
-    def mask_absent(self, bias: Doubles) -> Doubles:
-        """Return the bias with ``-inf`` for labels absent from the support set."""
-        return np.where(self.one_hot.any(1), bias, -np.inf)
+def mask_absent(bias: Doubles, one_hot: Doubles) -> Doubles:
+    """Return the bias with ``-inf`` for labels absent from the support set."""
+    return np.where(one_hot.any(1), bias, -np.inf)
 
 
 def to_unit_length(vectors: Doubles) -> Doubles:
@@ -352,7 +342,8 @@ class PrototypeLearner(VectorLearner):
         # with the prototypes then have the size of the distances, however far the origin is.
         is_cosine = self.metric == "cosine"
         centre = np.zeros_like(support[:, :1]) if is_cosine else support.mean(1, keepdims=True)
-        means = SupportSets(support, one_hot).means(centre)
+        counts = np.maximum(one_hot.sum(1), 1.0)  # (T, classes)
+        means = one_hot.mT @ (support - centre) / counts[:, :, None]
         return self._make_head(centre, means, one_hot.any(1))
 
     def _make_head(self, centre: Doubles, prototypes: Doubles, present: Any) -> LinearHead:
@@ -390,8 +381,7 @@ class RidgeLearner(VectorLearner):
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
         # The weights are Z' a with (Z Z' + penalty) a = Y, or w with (Z' Z + penalty) w = Z' Y;
         # the smaller system is solved.
-        sets = SupportSets(support, one_hot)
-        centre, shift = sets.centre()
+        centre, shift = centre_of(support)
         z = support - centre - shift  # (T, S, d)
         shares = one_hot.mean(1)  # (T, classes)
         targets = one_hot - shares[:, None]  # (T, S, classes)
@@ -400,8 +390,8 @@ class RidgeLearner(VectorLearner):
             weights = np.linalg.solve(z @ z.mT + ridge, targets).mT @ z
         else:
             weights = np.linalg.solve(z.mT @ z + ridge, z.mT @ targets).mT
-        bias = sets.mask_absent((shares - times_shift(weights, shift)) / self.temperature)
-        return LinearHead(centre, weights / self.temperature, bias)
+        bias = (shares - times_shift(weights, shift)) / self.temperature
+        return LinearHead(centre, weights / self.temperature, mask_absent(bias, one_hot))
 
 
 # The fit has converged if logits on the support set are this close to those of the optimum.
@@ -437,8 +427,7 @@ class LogisticLearner(VectorLearner):
         # The objective is strongly convex with modulus ``penalty``, so the error of the weights is
         # at most the norm of the gradient divided by ``penalty``. A sum of ``terms`` products is
         # off by at most ``terms`` units of rounding, relative to the lengths of its factors.
-        sets = SupportSets(support, one_hot)
-        centre, shift = sets.centre()
+        centre, shift = centre_of(support)
         vectors = support - centre - shift  # (T, S, d)
         z = np.concatenate([vectors, np.ones_like(vectors[:, :, :1])], axis=2)
         weights, gradients = self._minimise(z, one_hot)  # (T, classes, d + 1), (T,)
@@ -452,7 +441,8 @@ class LogisticLearner(VectorLearner):
             text = f"{text}: logits are only known to {error:.0e}. Scale the vectors to length 1."
             raise InvalidInput(text, parameter="penalty")
         slopes, intercepts = weights[:, :, :-1], weights[:, :, -1]
-        return LinearHead(centre, slopes, sets.mask_absent(intercepts - times_shift(slopes, shift)))
+        bias = intercepts - times_shift(slopes, shift)
+        return LinearHead(centre, slopes, mask_absent(bias, one_hot))
 
     def _minimise(self, z: Doubles, one_hot: Doubles) -> tuple[Doubles, Doubles]:
         """Return the optimal weights of each task, and the norm of the gradient there."""

@@ -48,13 +48,13 @@ class EpisodeSampler:
     def __init__(self, pool: Pool, device: Any, *, ways: int, shots: int, queries: int) -> None:
         self.device = device = torch.empty(0, device=device).device  # with its number
         self.ways, self.shots, self.queries = ways, shots, queries
-        self._transform, self._y, shape = None, None, {"shots": shots, "queries": queries}
         if isinstance(pool, ClassPool):
-            pool.tasks(1, ways=ways, **shape, rng=0)  # checks its arguments
-            self.classes, self._transform = ways, pool.transform
+            pool.tasks(1, ways=ways, shots=shots, queries=queries, rng=0)  # checks its arguments
+            self.classes, self._transform, self._y = ways, pool.transform, None
         else:
-            pool.tasks(1, **shape, rng=0)
-            self.classes, self._y = pool.classes, torch.tensor(np.asarray(pool.y), device=device)
+            pool.tasks(1, shots=shots, queries=queries, rng=0)
+            self.classes, self._transform = pool.classes, None
+            self._y = torch.tensor(np.asarray(pool.y), device=device)  # (n,)
         self.data = copy_to_device(pool.x, device) if fits_on_device(pool.x, device) else pool.x
         self._sizes = torch.tensor([len(group) for group in pool.positions], device=device)
         self._starts = self._sizes.cumsum(0) - self._sizes  # (groups,)
