@@ -419,8 +419,9 @@ class Task:
         Task
             The task, with a copy of the examples.
         """
-        given = {"support_x": support_x, "query_x": query_x, "unlabelled_x": unlabelled_x}
-        parts = {part: as_examples(part, x) for part, x in given.items() if x is not None}
+        given = {"support_x": support_x, "query_x": query_x}
+        given |= {} if unlabelled_x is None else {"unlabelled_x": unlabelled_x}
+        parts = {part: as_examples(part, x) for part, x in given.items()}
         ys = [as_labels("support_y", support_y), as_labels("query_y", query_y)]
         for y, part in zip(ys, parts, strict=False):
             _common.check_same_length(part.replace("x", "y"), y, part, parts[part])
