@@ -412,7 +412,7 @@ class Task:
         classes : int, optional
             Number of labels; by default one more than the largest label, if every label occurs.
         unlabelled_x : array_like, optional
-            Examples without labels, other ones than those above.
+            Examples without labels, other ones than those above; shared ones are warned of.
 
         Returns
         -------
@@ -431,6 +431,8 @@ class Task:
         if classes is None and len(absent):
             rule = f"support_y and query_y must hold every label from 0 to {total - 1}"
             raise InvalidInput(f"{rule}, but {absent[0]} is absent. Pass classes={total}.")
+        if unlabelled_x is not None:
+            warn_if_shared(parts["query_x"], parts["unlabelled_x"])
         x = reduce(_concatenate, parts.values())
         support, query, rest = np.split(np.arange(len(x)), [len(ys[0]), len(labels)])
         return cls(name, x, support, ys[0], query, ys[1], total, unlabelled=rest)
@@ -454,6 +456,15 @@ def _as_positions(name: str, values: ArrayLike, x: Any) -> Counts:
     if len(np.unique(array)) < len(array):
         raise InvalidInput(f"{name} must hold each position once: an example counts only once.")
     return array.astype(np.int64, copy=False)
+
+
+def warn_if_shared(x: Any, unlabelled: Any) -> None:
+    """Warn if examples are among the unlabelled ones, for which nothing is promised."""
+    new, known = (np.ascontiguousarray(on_host(some)) for some in (x, unlabelled))
+    shared = {row.tobytes() for row in known} & {row.tobytes() for row in new}
+    if shared:
+        text = f"{len(shared)} of the examples in x are also in unlabelled"
+        _common.warn(f"{text}. The guarantee is for others than those that were adapted to.")
 
 
 def _concatenate(first: Any, second: Any) -> Any:

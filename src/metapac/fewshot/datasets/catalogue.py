@@ -340,12 +340,12 @@ def _unpack_once(archive: Path, progress: Progress) -> None:
 
 
 def _read_catalogue(file: Path) -> Iterator[DataSet]:
-    """Yield the data sets of a file; the addresses of what is downloaded begin with ``base``."""
+    """Yield the data sets of a file, whose downloads have a SHA-256 if their content is known."""
     for name, facts in tomllib.loads(file.read_text("utf-8")).items():
         downloads = [
-            Download(each["base"] + path, path.rpartition("/")[2], each.get("sha256"))
+            Download(each["base"] + path, path.rpartition("/")[2], sha256 or None)
             for each in facts.pop("downloads")
-            for path in each["paths"]
+            for path, sha256 in each["files"].items()
         ]
         yield DataSet(name, downloads=tuple(downloads), **facts)
 
