@@ -33,7 +33,7 @@ from metapac import (
 )
 from metapac.evidence import ranks_within
 from metapac.exploration import Cell, Estimate, expected_thresholds, least_tasks
-from metapac.fewshot.study.boxes import draw_boxes
+from metapac.fewshot.study.figures import draw_boxes
 from metapac.plots import draw_pilot
 from tests.helpers import oracles
 from tests.helpers.refusals import assert_refused

@@ -35,11 +35,11 @@ from metapac import (
 )
 from metapac._common import Array
 from metapac.evidence import ranks_within
-from metapac.fewshot.synthetic import Family, NormalFamily, TwoPointFamily
+from metapac.fewshot.synthetic import Family, NormalFamily
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, cap_ranks, equal_share, expectation_rank, joint_ranks
 from tests.helpers import oracles
-from tests.helpers.oracles import FALSE_ALARM, TiedFamily, too_many
+from tests.helpers.oracles import FALSE_ALARM, TiedFamily, TwoPointFamily, too_many
 from tests.helpers.refusals import assert_refused
 
 small = st.floats(1e-3, 0.9)

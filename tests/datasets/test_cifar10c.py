@@ -98,8 +98,6 @@ def test_numbers_stay_as_they_are() -> None:
 def test_there_are_nine_corruptions_and_one_of_them_is_the_identity() -> None:
     assert set(NINE) == {Corruption(kind, level) for kind in KINDS for level in (0, 1, 2)}
     assert Corruption("shot noise", 0) == NINE[0] == Corruption("identity", 2)
-    for kind, severity in (("fog", 1), ("shot noise", 3), ("shot noise", -1)):
-        assert_refused(f"'{kind}' at {severity}", Corruption, kind, severity)
     for x in (pictures(3), (pictures(3) / 255).astype(np.float32), pictures(3) / 255):
         outcome = corrupt(x, [Corruption(name, 0) for name in KINDS], 0)
         assert outcome.dtype == x.dtype
@@ -221,11 +219,6 @@ def test_images_of_any_memory_are_read_and_not_modified(tmp_path: Any) -> None:
         assert np.array_equal(corrupt(other, NINE, 0), expected)
     assert np.array_equal(corrupt(torch.from_numpy(x), NINE, 0).numpy(), expected)
     assert corrupt(x[:0], NINE, 0).shape == (0, 3, 32, 32)
-    good = torch.zeros(2, 3, 32, 32)
-    for images in (good.long(), good.half(), good.permute(0, 2, 3, 1), good[0], good[..., :31]):
-        assert_refused("images", corrupt, images, NINE, 0)
-    for images in (good[:, :1, :7, :7], good + 2, good - 0.5, good * torch.nan):
-        assert_refused("images", corrupt, images, NINE, 0)
 
 
 def prepared(folder: Path) -> Path:

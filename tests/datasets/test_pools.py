@@ -72,9 +72,9 @@ def test_impossible_splits_are_refused_by_name(tmp_path: Path) -> None:
     bad: list[tuple[dict[str, Any], str, str]] = [
         ({"ways": 4}, "ways", "10 classes; .* 4 each, 16 in all"),
         ({"min_size": 5}, "ways", f"0 {large}"),
-        ({"min_size": 5, "sizes": sizes(1, 1, 1, 1)}, "pools", f"at most 0 {large}.* got 4"),
+        ({"min_size": 5, "sizes": sizes(1, 1, 1, 1)}, "pools", f"0 {large}"),
         ({"sizes": sizes(5, 3, 0, 2), "ways": 3}, "pools", "test only 2 classes, .* 3"),
-        ({"sizes": sizes(5, 3, 0, 3)}, "pools", "at most 10 classes, .* got 11"),
+        ({"sizes": sizes(5, 3, 0, 3)}, "pools", "at most the 10 classes of .* got 11"),
         ({"image_size": 32}, "image_size", "folder of images"),
     ]
     for options, parameter, message in bad:

@@ -148,7 +148,7 @@ def test_what_cannot_be_adapted_is_rejected() -> None:
     for learner, message in (
         (no_adapt, r"a method adapt\(x, y\), got"),
         (nothing, "must have a method adapt"),
-        (nothing(), r"Own.adapt must return .*predict_proba\(x\), got"),
+        (nothing(), r"adapt must return .*predict_proba\(x\), got"),
     ):
         with pytest.raises(InvalidInput, match=message):
             score_tasks(learner, [task])
@@ -211,9 +211,9 @@ def test_unsuitable_fixed_models_are_rejected() -> None:
     named = LogisticRegression().fit(X[:4], ["ill", "well", "ill", "well"])
     known, negative = (LogisticRegression().fit(X[: len(y)], y) for y in (Y, [-1, 0]))
     for model, classes, message in (
-        (named, 2, r"labels \['ill', 'well'\], but the task has labels 0 \.\. 1"),
+        (named, 2, r"labels \['ill', 'well'\], but the task has 2 labels"),
         (named, None, r"labels \['ill', 'well'\]"),
-        (known, 3, r"labels \[0, 3\], but the task has labels 0 \.\. 2"),
+        (known, 3, r"labels \[0, 3\], but the task has 3 labels, from 0"),
         (negative, None, r"labels \[-1, 0\]"),
     ):
         with pytest.raises(ValueError, match=f"fitted on {message}"):

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from metapac.fewshot import draw_images_with_sets, paper_methods, run_study
-from metapac.fewshot.reproduce import figures
+from metapac.fewshot.study import figures
 from metapac.fewshot.study.rows import Rows
 from metapac.plots import INK, LIMIT
 from tests.helpers.studies import GUARANTEE, SmallStudy

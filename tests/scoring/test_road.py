@@ -379,8 +379,8 @@ def test_bad_scores_are_named() -> None:
         (int, "with a name"),
         (shifted, "must score each row by itself"),
         (running, "must score each row by itself"),
-        (bad_shape, r"of shape \(60, 3\), got float64 of shape \(60,\)"),
-        (not_a_number, "got NaN"),
+        (bad_shape, r"a score for each probability, of shape \(60, 3\)"),
+        (not_a_number, r"not NaN, got array\(\[\[nan"),
     ]
     for score, message in cases:
         with pytest.raises(InvalidInput, match=message) as raised:

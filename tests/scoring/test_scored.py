@@ -69,8 +69,9 @@ def assert_same_scores(found: ScoredTable, expected: Any) -> None:
 
 
 def score(pool: Any = None, **options: Any) -> ScoredTable:
-    model = Model(PrototypeLearner(), "prototypes", {"kind": "embeddings", "pool": "calibration"})
-    return score_pool(model, pool or ClassPool(X, Y, name="calibration"), Drawing(**options))
+    details = {"kind": "embeddings", "pool": "calibration"}
+    model = Model(PrototypeLearner(), "prototypes", details, Drawing(**options))
+    return score_pool(model, pool or ClassPool(X, Y, name="calibration"))
 
 
 def test_tasks_of_a_pool_are_named_counted_and_recorded() -> None:

@@ -98,7 +98,7 @@ def test_bad_input_is_refused() -> None:
     positions = {"support": np.arange(3), "query": np.arange(3, 6)}
     fields: dict[str, Any] = {"x": x, "support_y": y, "query_y": y, "classes": 1, **positions}
     for shared in (2, 5):  # a support example, a query
-        with pytest.raises(InvalidInput, match=f"unlabelled must not have position {shared}"):
+        with pytest.raises(InvalidInput, match=f"share a position, got {shared} twice"):
             Task("a", **fields, unlabelled=np.array([7, shared]))
     with pytest.raises(InvalidInput, match="shots \\+ queries \\+ unlabelled / ways = 41"):
         ClassPool(X, Y).tasks(2, **SHAPE, unlabelled=100)
@@ -184,7 +184,7 @@ def test_a_network_is_refined_as_prototypes_are() -> None:
     learner: Any = ProtoNet(torch.nn.Linear(6, 6).double())
     for task in ClassPool(X, Y).tasks(3, **SHAPE, unlabelled=40):
         z = [
-            learner.embed_rows(x).detach()
+            learner._embed_rows(x).detach()
             for x in (task.support_x, task.unlabelled_x, task.query_x)
         ]
         expected = PrototypeLearner().adapt(z[0], task.support_y, unlabelled=z[1])

@@ -348,7 +348,7 @@ def test_bad_pools_are_refused_by_name() -> None:
     for kind, arguments, options, message in bad:
         with pytest.raises(InvalidInput, match=message):
             kind(*arguments, **options)
-    with pytest.raises(InvalidInput, match="domains and classes .* 1 names for 2 classes"):
+    with pytest.raises(InvalidInput, match="domains and classes .* 2 distinct names, got 1"):
         DomainPool([0, 1], ["b/c", "c"], ["a", "a/b"]).as_class_pool()
 
 

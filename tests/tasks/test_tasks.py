@@ -76,7 +76,7 @@ def test_from_arrays_keeps_four_arrays() -> None:
 
 def test_bad_fields_are_named() -> None:
     bad: list[tuple[dict[str, Any], str]] = [
-        ({"query": [0, 1, 5]}, "support and query .* position 1 in both"),
+        ({"query": [0, 1, 5]}, "support, query and .* share a position, got 1 twice"),
         ({"query": [0, 0, 5]}, "query .* once"),
         ({"query": [[0, 9, 5]]}, r"query .* shape \(1, 3\)"),
         ({"query": [0.5, 1, 2]}, "query .* float64"),

@@ -100,10 +100,6 @@ def test_damaged_and_other_files_are_refused(tmp_path: Path) -> None:
             path.write_bytes(content)
             with pytest.raises(BadArtefact, match=message):
                 read()
-    checkpoint.unlink()
-    (tmp_path / "checkpoint.json").write_text('{"format": "metapac checkpoint", "schema": 1}')
-    with pytest.raises(BadArtefact, match=r"checkpoint of metapac 0\.1.* Choose another folder"):
-        checkpoints.read_checkpoint(tmp_path)
 
 
 def test_the_optimiser_state_has_the_memory_format_of_its_weights() -> None:

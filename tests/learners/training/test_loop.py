@@ -202,8 +202,6 @@ def test_the_best_weights_are_kept_until_patience_ends(
         same = [identical(state_of(learner), state) for state in seen]
         assert same == [epoch.epoch == best for epoch in history.epochs]
         assert fit(learner, **options) == history  # a stopped run stays stopped
-    with pytest.raises(InvalidInput, match="history is empty"):
-        _ = History().best
 
 
 class DropsBeforeNorm(nn.Sequential):
@@ -535,7 +533,7 @@ def test_bad_input_of_train_is_refused() -> None:
     pools: list[tuple[Any, Any, str]] = [
         (TRAIN, groups, "must be of one kind"),
         (TRAIN, None, "validation_pool must be a ClassPool or a GroupPool"),
-        (text, TRAIN, "train_pool must hold numbers"),
+        (text, TRAIN, "train_pool must be .* hold numbers"),
     ]
     for train_pool, validation_pool, message in pools:
         with pytest.raises(InvalidInput, match=message):
