@@ -6,7 +6,6 @@ methods return: the guarantee fails if it lies above the scores that broken task
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from importlib import resources
@@ -41,7 +40,6 @@ from metapac import (
     plan,
     read_pilot,
 )
-from metapac.evidence import randomise_thresholds, ranks_within
 from metapac.federated import read_site, summarise_liars
 from metapac.guarantee import percent
 from metapac.sklearn import MetaPSClassifier
@@ -72,57 +70,6 @@ def failure(method: MetaPS, tasks: int, size: int, missed: int, share: float) ->
         middle = (low + high) // 2
         low, high = (middle, high) if fails(middle) else (low, middle)
     return float(stats.binom.cdf(low, tasks, share))
-
-
-# All cases of a small site, two of them missed; five examples of a class that is always missed, and
-# five of another that never is. Neither count is binomial: it does not vary at all.
-@pytest.mark.filterwarnings("ignore:The threshold", "ignore:Every label")
-@pytest.mark.parametrize(("size", "missed", "epsilon"), [(19, 2, 0.1), (10, 5, 0.4999)])
-def test_fixed_numbers_of_misses_need_the_worst_case(
-    size: int, missed: int, epsilon: float
-) -> None:
-    levels: dict[str, Any] = {"epsilon": epsilon, "alpha": 0.1, "delta": 0.05}
-    worst, iid = (
-        failure(MetaPS(**levels, sampling=s, on_infeasible="trivial"), 300, size, missed, 0.1)
-        for s in ("any", "iid")
-    )
-    assert worst <= 0.05
-    assert iid > 0.1  # control: the binomial rule above level 1/2
-
-
-def seen_too_rarely(g: Guarantee, size: int, lifted: Any) -> float:
-    """P(too few tasks are seen to be broken), of a single level; some take the higher rank."""
-    (lower, higher), (rank,) = ranks_within(np.array([size]), g)[0], g.allowed_low_thresholds(N)
-    shown = g.alpha * stats.binom.sf(np.where(lifted, higher, lower), size, g.miss_rate)
-    mass = np.ones(1)
-    for chance in shown:
-        mass = np.convolve(mass, [1 - chance, chance])
-    return float(mass[: rank + 1].sum())
-
-
-N = 75
-
-
-def test_places_are_safe_given_the_seed_and_independent_hashes_are_not() -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.01, split=0.4, sampling="iid", randomise=0)
-    size, names = 12, [str(i) for i in range(N)]
-    (lower, _), (level,) = ranks_within(np.array([size]), g)[0], g.levels
-    limit = (level.alpha_within - stats.binom.cdf(lower, size, 0.1)) / stats.binom.pmf(
-        lower + 1, size, 0.1
-    )
-    assert 0.2 < limit < 0.8
-    by_place, by_hash = [], []
-    for seed in range(40):
-        two = np.tile([0.0, 1.0], (N, 1))
-        own = replace(g, randomise=seed)
-        lifted = randomise_thresholds(names, np.full(N, size), two, own)[:, 0] == 1
-        by_place.append(seen_too_rarely(g, size, lifted))
-        digests = [hashlib.sha256(f"{seed}/{name}".encode()).digest() for name in names]
-        hashes = np.array([int.from_bytes(digest[:8], "big") / 2**64 for digest in digests])
-        by_hash.append(seen_too_rarely(g, size, hashes <= limit))
-    assert max(by_place) == pytest.approx(min(by_place))
-    assert max(by_place) <= 0.01
-    assert max(by_hash) > 0.01 > min(by_hash)
 
 
 @pytest.mark.filterwarnings("ignore:The threshold")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,11 +18,9 @@ from scipy import stats
 
 from metapac import (
     Guarantee,
-    InfeasibleGuarantee,
     InvalidInput,
     MetaPS,
     Scored,
-    allowed_errors,
     grouping,
     load,
 )
@@ -37,7 +34,7 @@ from metapac.evidence import (
 )
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
-from metapac.ranks import Level, joint_ranks
+from metapac.ranks import joint_ranks
 from tests.helpers import oracles
 from tests.helpers.calibrations import collect_evidence
 from tests.helpers.enumeration import chance_of_few, make_ups, misses_of
@@ -195,44 +192,6 @@ def chance_of_one(
     )
 
 
-@settings(max_examples=100)
-@given(
-    first=st.integers(1, 60),
-    second=st.integers(1, 60),
-    epsilon=st.sampled_from([0.05, 0.1, 0.2, 0.35]),
-    share=st.integers(0, 100).map(lambda percent: Fraction(percent, 100)),
-    tasks=st.integers(20, 300),
-    split=st.sampled_from(["joint", "tight", 0.5]),
-)
-def test_balanced_tasks_violate_no_guarantee(
-    first: int, second: int, epsilon: float, share: Fraction, tasks: int, split: str | float
-) -> None:
-    # The worst task has n * epsilon expected misses in all, divided between its two classes in any
-    # way. Their number is then not binomial.
-    total = (first + second) * (Fraction(epsilon) + Fraction(1, 10**9))
-    of_first = min(Fraction(first), max(total - second, share * total))
-    chances = [float(of_first / first), float((total - of_first) / second)]
-    mass = misses([first, second], chances)
-    g = Guarantee(epsilon=epsilon, alpha=0.2, delta=0.05, split=split)
-    within = ranks_within(np.array([first + second]), g)[0].tolist()
-    for k, level in zip(within, g.levels, strict=True):
-        assert mass[: k + 1].sum() <= level.alpha_within * (1 + 1e-9)
-    assert chance_of_one(mass, within, g, tasks, bad=0.2 + 1e-9) <= 0.05 * (1 + 1e-9)
-
-
-def test_without_the_cap_balanced_tasks_violate_it() -> None:
-    # 15 + 15 examples; one class is missed with probability 0.2, the other never.
-    mass, tasks, level = misses([15, 15], [0.2, 0.0]), 3000, Level(0.825, 0.1 * (1 - 0.825))
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight")
-    with mock.patch.object(Guarantee, "levels", (level,)):  # no split allows levels above 1/2
-        capped = ranks_within(np.array([30]), replace(g))[0].tolist()
-        uncapped = [allowed_errors(30, 0.1, 0.825)]
-        assert (capped, uncapped) == ([2], [4])
-        assert mass[: capped[0] + 1].sum() <= 0.825 < mass[: uncapped[0] + 1].sum()
-        assert chance_of_one(mass, capped, replace(g), tasks, bad=0.1) < 1e-5
-        assert chance_of_one(mass, uncapped, replace(g), tasks, bad=0.1) > 4e-5
-
-
 # Small tasks: every level together, at every make-up.
 def of_make_ups(n: int, epsilon: float) -> list[np.ndarray]:
     """Return the chances of 0, ..., n misses at each extreme make-up."""
@@ -325,12 +284,8 @@ def test_randomised_ranks_hold_given_the_places(
     hashes = np.array([int.from_bytes(name) for name in names]) / 2**64
     assert chance_of_a_failure(g, iid, tasks, hashes * tasks) > delta
     assert chance_of_a_failure(g, iid, tasks, np.ones(tasks)) > 1.5 * delta
-
-
-def test_the_middle_of_a_tie_is_no_p_value() -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, randomise=0, sampling="iid")
-    iid = stats.binom.pmf(np.arange(26), 25, 0.1)
-    assert chance_of_a_failure(g, iid, 60, np.full(60, 30)) > 0.06
+    if (delta, n) == (0.05, 25):  # and the middle of a tie, which is no p-value
+        assert chance_of_a_failure(g, iid, tasks, np.full(tasks, tasks / 2)) > 0.06
 
 
 def test_randomised_ranks_with_a_large_delta() -> None:
@@ -395,25 +350,6 @@ def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
     other = randomise_thresholds(names, sizes, thresholds, replace(g, randomise=8))
     assert (other != found).any()
     assert randomise_thresholds([], sizes[:0], thresholds[:0], g).shape == (0, len(g.levels))
-
-
-def test_randomised_ranks_from_scores_to_file(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    sizes = rng.integers(2, 9, 80)
-    tasks = np.repeat([f"t{i}" for i in range(80)], sizes)
-    scores = rng.normal(size=sizes.sum())
-    method = MetaPS(epsilon=0.2, alpha=0.2, delta=0.05, randomise=3)
-    method.calibrate(scores, tasks)
-    assert (
-        method.threshold_
-        >= MetaPS(epsilon=0.2, alpha=0.2, delta=0.05).calibrate(scores, tasks).threshold_
-    )
-    method.save(tmp_path / "promise.json")
-    assert load(tmp_path / "promise.json").threshold_ == method.threshold_
-    half = sizes[:40].sum()
-    part = MetaPS(epsilon=0.2, alpha=0.2, delta=0.05, randomise=3, on_infeasible="trivial")
-    part.calibrate(scores[:half], tasks[:half])
-    assert part.add(scores[half:], tasks[half:]).threshold_ == method.threshold_  # new places
 
 
 # The first step, against a loop over tasks and classes.
@@ -541,8 +477,8 @@ def test_unknown_sizes_are_inferred_from_thresholds() -> None:
 
 
 # Tasks left out by their size.
-@pytest.mark.parametrize("split", ["joint", "tight", 0.4])
-@pytest.mark.parametrize("minimum", [1, 20, 40])
+@pytest.mark.parametrize("split", ["joint", 0.4])
+@pytest.mark.parametrize("minimum", [1, 40])
 def test_small_tasks_are_left_out_by_size_alone(
     tmp_path: Path, split: str | float, minimum: int
 ) -> None:
@@ -558,10 +494,6 @@ def test_small_tasks_are_left_out_by_size_alone(
     assert result.task_sizes_.min() >= minimum
     assert len(result.task_sizes_) == len(result.task_thresholds_) == len(result.tasks_)
     assert result.left_out_ == (sizes < minimum).sum()
-    if minimum > 1:
-        words = f"tasks with at least {minimum} examples"
-        assert f"the {len(alone.tasks_)} calibration {words}" in result.promise_
-        assert f"new {words}, provided" in result.promise_
     result.save(tmp_path / "promise.json")
     again = load(tmp_path / "promise.json")
     assert (again.promise_, again.left_out_) == (result.promise_, result.left_out_)
@@ -570,18 +502,3 @@ def test_small_tasks_are_left_out_by_size_alone(
     whole = MetaPS(**asked, min_examples=minimum).calibrate(np.r_[scores, more], np.r_[tasks, new])
     assert (again.threshold_, again.left_out_) == (whole.threshold_, whole.left_out_)
     assert again.tasks_.tolist() == whole.tasks_.tolist()
-
-
-def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
-    # A regression: 49 tiny sites of 466 made every set contain all labels.
-    rng = np.random.default_rng(0)
-    sizes = np.r_[np.full(49, 3), np.full(417, 80)]
-    scores, tasks = rng.normal(size=sizes.sum()), np.repeat(np.arange(466), sizes)
-    with pytest.raises(InfeasibleGuarantee, match="use min_examples=4, which keeps 417 tasks"):
-        MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(scores, tasks)
-    result = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5, min_examples=4).calibrate(scores, tasks)
-    assert result.threshold_ > -math.inf
-    assert result.left_out_ == 49
-
-
-# Joined evidence, and evidence in files.

@@ -30,7 +30,6 @@ from metapac.planning import Demand, find_next_labels
 from tests.helpers import oracles
 from tests.helpers.commands import metapac
 
-CLASSES = ["no", "yes"]
 BY_LABEL = ["--task", "site", "--label", "y"]
 
 

@@ -43,13 +43,12 @@ from metapac import (
     threshold,
 )
 from metapac.evidence import encode_evidence
-from metapac.fewshot.synthetic import NormalFamily, TwoPointFamily
+from metapac.fewshot.synthetic import TwoPointFamily
 from metapac.inputs import read_class_matrix
 from metapac.provenance import Provenance, write_scores
 from metapac.tables import compare_tables
 from metapac.words import round_down
 from tests.helpers import oracles
-from tests.helpers.oracles import too_many
 from tests.helpers.refusals import assert_refused
 
 
@@ -670,6 +669,11 @@ def test_classes_keep_the_order_of_the_columns(promises: dict[str, Any]) -> None
     for frame in (FRAME, FRAME.rename(columns="p_{}".format), pd.DataFrame(MATRIX)):
         np.testing.assert_array_equal(matrix.predict_set(frame), matrix.predict_set(MATRIX))
     assert matrix.threshold_of("any label") == matrix.threshold_
+    first, *others = by_class.thresholds_.tolist()
+    assert f"(yes: {first!r}, " in by_class.promise_
+    assert by_class.predict_set([first, *others]).tolist() == [True] * 3
+    assert by_class.predict_set(np.full((3, 4, 3), first)).shape == (3, 4, 3)
+    assert by_class.predict_set(np.zeros((0, 3))).shape == (0, 3)
     with pytest.raises(NotCalibrated, match="thresholds_"):
         _ = by_class.threshold_
     with pytest.raises(AttributeError, match="threshold_of"):
@@ -683,7 +687,6 @@ def test_classes_that_a_table_names_by_text_match() -> None:
         assert (matrix.codes.tolist(), matrix.classes) == ([1, 0], tuple(classes))
 
 
-# Warnings name the line of the caller.
 # per_class=True: a threshold for each class, so that a rare one cannot be missed unnoticed.
 
 
@@ -740,38 +743,6 @@ def test_each_class_is_calibrated_separately(
         assert np.asarray(result.left_out_)[number] == (sizes < minimum).sum()
 
 
-# A class of 2%.
-RARE, COMMON = NormalFamily(signal=0.0), NormalFamily(signal=3.0)
-DRAWS, DRAWN, SIZE = 300, 30, 500
-
-
-def draw(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Return scores, tasks and labels; 2% are of class 1, with the same spread over tasks."""
-    z = RARE.draw_tasks(DRAWN, rng)
-    label = rng.random((DRAWN, SIZE)) < 0.02
-    scores = rng.standard_normal((DRAWN, SIZE)) + z[:, None] + np.where(label, 0.0, 3.0)
-    return scores.ravel(), np.repeat(np.arange(DRAWN), SIZE), label.ravel().astype(int)
-
-
-def test_a_class_of_two_percent_has_its_guarantee() -> None:
-    violated = missed = feasible = 0
-    for seed in np.random.SeedSequence(0).spawn(DRAWS):
-        scores, tasks, labels = draw(np.random.default_rng(seed))
-        # If too few tasks have 4 of the rare class, it is always kept, which violates nothing.
-        method = per_class(on_infeasible="trivial").calibrate(scores, tasks, labels)
-        common, rare = method.thresholds_
-        feasible += rare > -math.inf
-        violated += max(RARE.violation_rate(rare, 0.2), COMMON.violation_rate(common, 0.2)) > 0.3
-        plain = MetaPS(**LOOSE).calibrate(scores, tasks)
-        missed += RARE.violation_rate(plain.threshold_, 0.2) > 0.3
-        # The negative control satisfies its guarantee, which says nothing about the rare class.
-        assert COMMON.violation_rate(plain.threshold_, 0.2) < 0.9
-    assert not too_many(violated, DRAWS, 0.1)
-    assert missed == DRAWS
-    assert feasible > 0.8 * DRAWS
-    assert RARE.error(np.zeros(1), plain.threshold_)[0] > 0.9
-
-
 @pytest.mark.parametrize("classes", [2, 5])
 def test_the_guarantees_of_all_classes_fail_with_probability_at_most_delta(classes: int) -> None:
     # The examples of the classes are independent, so the failure probability is a product.
@@ -782,21 +753,6 @@ def test_the_guarantees_of_all_classes_fail_with_probability_at_most_delta(class
     assert 1 - (1 - worst.probability_of_one(part, **size)) ** classes <= 0.05
     undivided = whole.for_class(0, range(1))  # the negative control: all of delta for each
     assert 1 - (1 - worst.probability_of_one(undivided, **size)) ** classes > 0.09
-
-
-# Sets.
-def test_columns_are_in_the_order_of_classes() -> None:
-    scores, tasks, labels = examples()
-    result = per_class().calibrate(scores, tasks, labels)
-    no, yes = result.thresholds_.tolist()
-    assert yes < no
-    assert f"(no: {no!r}, yes: {yes!r}) miss at most 20% of the examples" in result.promise_
-    assert result.predict_set([no, yes]).tolist() == [True, True]
-    assert result.predict_set([[yes, no]]).tolist() == [[False, True]]
-    assert result.predict_set(np.full((3, 4, 2), no)).shape == (3, 4, 2)
-    assert result.predict_set(np.zeros((0, 2))).shape == (0, 2)
-    flipped = per_class().calibrate(scores, tasks, np.where(labels == "yes", "a", "b"))
-    assert (flipped.classes_, flipped.thresholds_.tolist()) == (("a", "b"), [yes, no])
 
 
 # Files, new tasks, sites.

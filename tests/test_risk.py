@@ -36,7 +36,6 @@ from metapac import (
     risk,
 )
 from metapac.report import report
-from tests.helpers.commands import metapac
 from tests.helpers.engines import ENGINES, put
 from tests.helpers.forging import sign
 from tests.helpers.refusals import assert_refused
@@ -333,32 +332,6 @@ def test_tables_give_what_arrays_give(engine: str, tmp_path: Path) -> None:
         assert promise.task_thresholds_.tolist() == calibrate().task_thresholds_[order].tolist()
     found, wanted = evaluate(promise, open_table(NEW)), evaluate(calibrate(), new_losses())
     assert found.missed.tolist() == wanted.missed.tolist()
-
-
-def test_commands_do_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    FRAME.to_parquet("known.parquet")
-    NEW.to_parquet("new.parquet")
-    text = ",".join(map(str, GRID.tolist()))
-    losses = ["--losses", "loss_*", "--thresholds", text, "--id", "image"]
-    levels = ["--epsilon", 0.3, "--alpha", 0.4, "--delta", 0.1]
-    done = metapac("calibrate", "known.parquet", "--task", "site", *losses, *levels, "-o", "p.json")
-    assert done.exit_code == 0, done.output
-    assert "the mean loss is at most 30%" in " ".join(done.output.split())
-    assert load("p.json").threshold_ == calibrate().threshold_
-    done = metapac("evaluate", "p.json", "new.parquet", "--json")
-    assert json.loads(done.stdout)["missed"] == evaluate(calibrate(), new_losses()).missed.sum()
-    assert "expected loss" in metapac("show", "p.json").stdout
-    assert metapac("predict", "p.json", "new.parquet").exit_code == 2
-    for name, rows in FRAME.groupby("site"):
-        rows.drop(columns="site").to_parquet("one.parquet")
-        done = metapac(
-            "site", "one.parquet", "--name", name, *losses, *levels, "-o", f"{name}.json"
-        )
-        assert done.exit_code == 0, done.output
-    sites = sorted(str(path) for path in tmp_path.glob("site *.json"))
-    assert metapac("combine", *sites, "-o", "c.json").exit_code == 0
-    assert load("c.json").threshold_ == calibrate().threshold_
 
 
 # Misuse speaks up.

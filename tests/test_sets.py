@@ -27,7 +27,6 @@ from metapac import (
     answers,
     combine_sites,
     empty_sets,
-    evaluate,
     interval,
     label_lists,
     load,
@@ -38,7 +37,7 @@ from metapac import (
     summarise_sets,
 )
 from tests.helpers.refusals import assert_refused
-from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
+from tests.helpers.tables import calibrate_table, predict_table, site_table
 
 ELEVEN_OF_20 = np.r_[np.zeros(20), np.arange(20.0), np.full(20, 8.5)]  # y, lower and upper
 SETS = np.array([[True, False, True], [False, False, False], [True, True, True]])
@@ -298,100 +297,39 @@ def draw_sites(sites: int = 40, rng: int = 0) -> pd.DataFrame:
     return frame
 
 
-def calibrate(frame: pd.DataFrame, *, scaled: bool = True, **options: Any) -> MetaPS:
-    scale = frame.sd if scaled else None
+def calibrate(frame: pd.DataFrame, **options: Any) -> MetaPS:
     return MetaPS(**LEVELS).calibrate_intervals(
-        frame.truth, frame.guess, frame.site, scale, **options
+        frame.truth, frame.guess, frame.site, frame.sd, **options
     )
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_arrays_give_what_a_table_gives(scaled: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ({"prediction": "guess"}, "interval"),
+        ({"prediction": "guess", "scale": "sd"}, "times its scale"),
+        ({"lower": "q5", "upper": "q95"}, "an empty interval the two quantiles"),
+    ],
+)
+def test_arrays_give_what_a_table_gives(names: dict[str, str], words: str, tmp_path: Path) -> None:
+    """Series lend their names to columns; tests/tables compares the numbers."""
     frame, about = draw_sites(), Context(unit="clinic", example="patient")
-    ours = calibrate(frame, scaled=scaled, context=about)
-    scores = residual_scores(frame.truth, frame.guess, frame.sd if scaled else 1.0)
-    plain = MetaPS(**LEVELS).calibrate(scores, frame.site)
-    assert ours.threshold_ == plain.threshold_
-    assert "label" in plain.explain()
-    names = {"prediction": "guess", "y": "truth"} | ({"scale": "sd"} if scaled else {})
-    table = calibrate_table(frame, task="site", context=about, **names, **LEVELS)
+    frame = frame.assign(q5=frame.guess - frame.sd, q95=frame.guess + 2 * frame.sd)
+    given = {name: frame[column] for name, column in names.items()}
+    ours = MetaPS(**LEVELS)
+    ours.calibrate_intervals(frame.truth, tasks=frame.site, context=about, **given)
+    table = calibrate_table(frame, task="site", y="truth", context=about, **names, **LEVELS)
     ours.save(tmp_path / "promise.json")
     for predictor in (ours, load(tmp_path / "promise.json")):
+        assert predictor.columns_ == {"task": "site", "y": "truth", **names}
         assert (predictor.columns_, predictor.promise_) == (table.columns_, table.promise_)
         assert predictor.explain() == table.explain()
     assert "label" not in ours.explain() + ours.promise_
-    assert ("times its scale" in ours.explain()) == scaled
-    if scaled:
+    assert words in ours.explain()
+    if "scale" in names:
         new = draw_sites(10, rng=1)
         ours.add(residual_scores(new.truth, new.guess, new.sd), new.site)
         assert ours.promise_ == calibrate(pd.concat([frame, new], ignore_index=True)).promise_
-
-
-def test_columns_of_a_new_table_are_known(tmp_path: Path) -> None:
-    promise, new = calibrate(draw_sites()), draw_sites(15, rng=1)
-    scores = residual_scores(new.truth, new.guess, new.sd)
-    by_table, by_array = evaluate_table(promise, new), evaluate(promise, scores, new.site)
-    assert sorted(by_table.missed.tolist()) == sorted(by_array.missed.tolist())
-    predict_table(promise, new, output=tmp_path / "intervals.parquet")
-    written = pd.read_parquet(tmp_path / "intervals.parquet")[["lower", "upper"]].to_numpy()
-    np.testing.assert_array_equal(written, promise.predict_interval(new.guess, new.sd))
-    inside = (written[:, 0] <= new.truth) & (new.truth <= written[:, 1])
-    np.testing.assert_array_equal(inside, scores >= promise.threshold_)
-
-
-def test_quantiles_give_arrays_and_tables_the_same_intervals(tmp_path: Path) -> None:
-    def bounds(frame: pd.DataFrame) -> dict[str, Any]:
-        """Return quantiles that are too far apart, of which one in ten crosses."""
-        wide = np.where(np.arange(len(frame)) % 10, 3 * frame.sd, -0.1)
-        return {"lower": (frame.guess - wide).rename("q5"), "upper": frame.guess + wide}
-
-    frame, new, names = draw_sites(), draw_sites(15, rng=1), {"lower": "q5", "upper": "q95"}
-    plain = MetaPS(**LEVELS).calibrate(quantile_scores(frame.truth, **bounds(frame)), frame.site)
-    ours = MetaPS(**LEVELS).calibrate_intervals(
-        frame.truth,
-        tasks=frame.site,
-        **bounds(frame) | {"upper": bounds(frame)["upper"].rename("q95")},
-    )
-    assert ours.threshold_ == plain.threshold_
-    table = calibrate_table(
-        frame.assign(q5=bounds(frame)["lower"], q95=bounds(frame)["upper"]),
-        task="site", y="truth", **names, **LEVELS,
-    )  # fmt: skip
-    ours.save(tmp_path / "promise.json")
-    restored = load(tmp_path / "promise.json")
-    for predictor in (ours, restored):
-        assert (predictor.columns_, predictor.promise_) == (table.columns_, table.promise_)
-        assert predictor.explain() == table.explain()
-    assert ours.columns_ == {"task": "site", "y": "truth", **names}
-    scores, ends = (
-        quantile_scores(new.truth, **bounds(new)),
-        restored.predict_interval(**bounds(new)),
-    )
-    rows = new.assign(q5=bounds(new)["lower"], q95=bounds(new)["upper"])
-    by_table, by_array = evaluate_table(restored, rows), evaluate(ours, scores, new.site)
-    assert sorted(by_table.missed.tolist()) == sorted(by_array.missed.tolist())
-    widths = np.maximum(ends[:, 1] - ends[:, 0], 0)
-    assert by_table.widths is not None
-    assert sorted(by_table.widths) == pytest.approx(sorted(widths.reshape(15, 50).mean(axis=1)))
-    predict_table(restored, rows, output=tmp_path / "intervals.parquet")
-    written = pd.read_parquet(tmp_path / "intervals.parquet")[["lower", "upper"]].to_numpy()
-    np.testing.assert_array_equal(written, ends)
-    inside = (ends[:, 0] <= new.truth) & (new.truth <= ends[:, 1])
-    np.testing.assert_array_equal(inside, scores >= ours.threshold_)
-
-
-ENDS = [(0, "minus {0} to upper plus {0}"), (9, "plus {0} to upper minus {0}")]
-
-
-@pytest.mark.parametrize(("half", "ends"), ENDS)
-def test_the_words_say_where_intervals_from_quantiles_end(half: float, ends: str) -> None:
-    frame = draw_sites()
-    method = MetaPS(**LEVELS).calibrate_intervals(
-        frame.truth, tasks=frame.site, lower=frame.guess - half, upper=frame.guess + half
-    )
-    assert f"from lower {ends.format(abs(method.threshold_))}" in method.promise_
-    assert "an empty interval the two quantiles" in method.explain()
-    assert "label" not in method.explain() + method.promise_
 
 
 def test_more_empty_intervals_than_misses_are_allowed_are_reported() -> None:
