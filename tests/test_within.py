@@ -166,7 +166,7 @@ def test_keeping_every_row_breaks_the_guarantee() -> None:
         method = MetaPS(**LEVELS, split=0.1, on_infeasible="trivial")
         tasks = np.arange(60).repeat(360)
         method.calibrate(scores.ravel(), tasks, within=units, allow=["duplicates", "sets"])
-        assert (method.threshold_ > 0.5) == (not is_drawn and copied >= 30 * (kept + 1))
+        assert (method.threshold_ > 0.5) == (not is_drawn)
 
 
 def test_sites_together_are_the_table(tmp_path: Path) -> None:
