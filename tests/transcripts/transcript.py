@@ -219,7 +219,7 @@ def normalise(data: Any, folder: Path) -> Any:
         return "<checksum>"
     if _SENTENCE.fullmatch(data):
         return "<text>"
-    data = re.sub(r"\b(prepared-[0-9a-f]{16}|(?<=Net |AML )[0-9a-f]{12})\b", "<checksum>", data)
+    data = re.sub(r"\b(prepared-[0-9a-f]{16}|(?<=Net |AML |set )[0-9a-f]{12})\b", "<checksum>", data)
     return data.replace(str(folder), "<folder>")
 
 
