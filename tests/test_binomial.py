@@ -183,16 +183,6 @@ def test_numbers_of_the_paper() -> None:
     assert allowed_errors(500, 0.095, 1e-5) + 1 == 22
 
 
-@given(n=st.integers(1, 10**6), epsilon=probabilities, delta=st.floats(1e-12, 0.999))
-@example(n=29, epsilon=0.1, delta=0.05)
-def test_clopper_pearson_is_the_same_inequality(n: int, epsilon: float, delta: float) -> None:
-    k = allowed_errors(n, epsilon, delta)
-    if k >= 0:
-        assert clopper_pearson_upper(k, n, delta) <= epsilon * (1 + 1e-9)
-    if k < n:
-        assert clopper_pearson_upper(k + 1, n, delta) > epsilon * (1 - 1e-9)
-
-
 def test_clopper_pearson_in_closed_form() -> None:
     n = np.array([1, 10, 1000, 10**9])
     np.testing.assert_allclose(

@@ -33,7 +33,6 @@ from metapac import (
     combine_sites,
     evaluate,
     explore,
-    failure_probability,
     load,
     make_site,
     open_table,
@@ -70,30 +69,6 @@ def failure(method: MetaPS, tasks: int, size: int, missed: int, share: float) ->
         middle = (low + high) // 2
         low, high = (middle, high) if fails(middle) else (low, middle)
     return float(stats.binom.cdf(low, tasks, share))
-
-
-@pytest.mark.filterwarnings("ignore:The threshold")
-@pytest.mark.parametrize("dishonest", [0, 1, 2])
-def test_the_worst_sites_may_send_anything(dishonest: int) -> None:
-    levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05, "split": "tight"}
-    tasks = 90
-    share, results = Guarantee(**levels).alpha_across, {}
-    for declared in (dishonest, 0):
-        method = MetaPS(**levels, dishonest=declared)
-
-        def fails(broken: int, method: MetaPS = method) -> bool:
-            sent = np.append(np.zeros(broken), np.ones(tasks - broken))
-            sent[:dishonest] = np.inf
-            return method.combine(sent, allow=["duplicates"]).threshold_ > 0
-
-        most = next(broken for broken in range(tasks) if not fails(broken)) - 1
-        results[declared] = float(stats.binom.cdf(most, tasks, share))
-    assert results[dishonest] <= 0.05
-    if dishonest:  # control: not declared
-        assert results[0] > 0.06
-    g = Guarantee(**{**levels, "split": "joint"}, dishonest=dishonest)
-    assert failure_probability(g, tasks, dishonest) <= 0.05
-    assert failure_probability(g, tasks, dishonest + 1) > 0.05
 
 
 @pytest.mark.filterwarnings("ignore:The threshold")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -28,7 +28,6 @@ from metapac._common import ignore_progress
 from metapac.binomial import allowed_errors_in_task, chance_of_next
 from metapac.evidence import (
     UNKNOWN,
-    Evidence,
     randomise_thresholds,
     ranks_within,
 )
@@ -150,21 +149,6 @@ def test_a_missing_score_is_found_in_its_task() -> None:
         bad = np.where(np.arange(12) == place, np.nan, scores)
         with pytest.raises(InvalidInput, match=f"in task '{name}'"):
             group(bad, np.repeat(["a", "b", "c"], [3, 5, 4])).check_no_nan()
-
-
-# Ranks within tasks, and the cap that lets them hold for balanced tasks.
-@settings(max_examples=40)
-@given(
-    sizes=st.lists(st.integers(0, 45), min_size=1, max_size=6),
-    epsilon=st.sampled_from([0.05, 0.1, 0.3, 0.7]),
-)
-def test_ranks_within_tasks(sizes: list[int], epsilon: float) -> None:
-    g = Guarantee(epsilon=epsilon, alpha=0.1, delta=0.1, sampling="capped")
-    expected = [
-        [oracles.allowed_errors_in_task(n, epsilon, level) if n else -1 for level in JOINT_LEVELS]
-        for n in sizes
-    ]
-    assert ranks_within(np.array(sizes), g).tolist() == expected
 
 
 def misses(sizes: list[int], chances: list[float]) -> np.ndarray:
@@ -352,54 +336,10 @@ def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
     assert randomise_thresholds([], sizes[:0], thresholds[:0], g).shape == (0, len(g.levels))
 
 
-# The first step, against a loop over tasks and classes.
+# The second step: thresholds that make a guarantee uninformative are reported.
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 
 
-def collect_slowly(
-    g: Guarantee, scores: Any, tasks: Any, labels: Any, classes: tuple[str, ...]
-) -> Evidence:
-    """Return the evidence of each class, one task after the other."""
-    names = np.array(list(dict.fromkeys(tasks.tolist())))
-    groups = [[sorted(scores[(tasks == t) & (labels == c)]) for c in classes] for t in names]
-    sizes = np.array([[len(group) for group in row] for row in groups])
-    thresholds = np.full((*sizes.shape, len(g.levels)), -np.inf)
-    for (task, index), size in np.ndenumerate(sizes):
-        for number in range(len(g.levels)):
-            part = g.for_class(classes[index], classes) if g.per_class else g
-            rank = int(ranks_within(np.array([size]), part)[0, number])
-            if size and rank >= 0:
-                thresholds[task, index, number] = groups[task][index][rank]
-    ends = [[f(scores[labels == c]) for c in classes] for f in (np.min, np.max)]
-    lowest, highest = np.array(ends)
-    return Evidence(names, sizes, thresholds, lowest, scores.dtype, classes, highest=highest)
-
-
-@settings(max_examples=40)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    split=st.sampled_from(["joint", "tight", 0.4]),
-    per_class=st.booleans(),
-)
-def test_evidence_is_that_of_a_loop(seed: int, split: str | float, per_class: bool) -> None:
-    rng = np.random.default_rng(seed)
-    scores, tasks = rng.normal(size=300), rng.integers(0, 8, 300)
-    classes = ("a", "b", "c") if per_class else ("all",)
-    labels = rng.choice(["a", "b", "c"], 300, p=[0.05, 0.25, 0.7]) if per_class else None
-    if labels is not None:
-        labels[:3] = classes
-    rates: Any = {"a": 0.1, "b": 0.2, "c": 0.3} if per_class else 0.2
-    g = Guarantee(**LOOSE | {"epsilon": rates}, split=split, per_class=per_class)
-    found = collect_evidence(g, scores, tasks, labels)
-    every = np.full(300, "all") if labels is None else labels
-    expected = collect_slowly(g, scores, tasks, every, classes)
-    assert found.classes == (classes if per_class else None)
-    assert found.precision == np.float64
-    for name in ("names", "sizes", "thresholds", "lowest", "highest"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
-
-
-# The second step: thresholds that make a guarantee uninformative are reported.
 def tied_at(bottom: float, bad: int, tasks: int = 40, n: int = 60) -> tuple[Any, Any]:
     """Return scores above 1, except that some tasks have a third of theirs at ``bottom``."""
     scores = 1 + np.random.default_rng(0).random((tasks, n))

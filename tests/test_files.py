@@ -16,11 +16,9 @@ import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -468,19 +466,3 @@ def test_files_without_a_checksum_are_read_with_a_warning(tmp_path: Path) -> Non
     path.write_text(json.dumps(artefact.sign(BODY, PLAIN) | {"value": 0.2}))
     with pytest.raises(BadArtefact, match="was edited or damaged"):
         artefact.read(path, UNSIGNED)
-
-
-def test_parameters_are_encoded() -> None:
-    for value, encoded in (
-        (np.float32(0.25), 0.25),
-        (Fraction(1, 4), 0.25),
-        (np.int64(3), 3),
-        (np.bool_(True), True),
-        (None, None),
-        ({np.int64(1): Fraction(1, 2), "a": 0.1}, {"by_class": [[1, 0.5], ["a", 0.1]]}),
-    ):
-        result = artefact.encode_parameters({"epsilon": value})
-        assert result["epsilon"] == encoded
-        assert type(result["epsilon"]) is type(encoded)
-        assert artefact.decode_parameters(json.loads(json.dumps(result))) == {"epsilon": value}
-    assert artefact.encode_floats([1.5, math.inf, -math.inf]) == [1.5, "inf", "-inf"]

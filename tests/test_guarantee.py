@@ -306,18 +306,13 @@ def test_one_level_is_the_tight_split(tasks: int, alpha: float, delta: float) ->
     delta=st.floats(1e-6, 0.5),
     more=st.floats(1.0, 1.8),
 )
-def test_ranks_stay_valid_with_more_tasks_and_weaker_guarantees(
+def test_more_tasks_and_weaker_guarantees_stay_feasible(
     tasks: int, alpha: float, delta: float, more: float
 ) -> None:
-    # Valid ranks stay valid for more tasks, a larger alpha and a larger delta, which sites and
-    # saved predictors rely on.
+    # What is feasible stays feasible, which sites and saved predictors rely on.
     levels = levels_of(JOINT_LEVELS, alpha)
-    ranks = joint_ranks(tasks, levels, delta)
     larger = levels_of(JOINT_LEVELS, min(0.99, alpha * more))
-    result = oracles.grown_union_probability(tasks, shares_of(levels), ranks)
-    assert oracles.grown_union_probability(tasks + 1, shares_of(levels), ranks) <= result + 1e-15
-    assert oracles.grown_union_probability(tasks, shares_of(larger), ranks) <= result + 1e-15
-    feasible = max(ranks) >= 0
+    feasible = max(joint_ranks(tasks, levels, delta)) >= 0
     for other in (
         joint_ranks(tasks + 1, levels, delta),
         joint_ranks(tasks, larger, delta),
@@ -504,65 +499,6 @@ def test_the_shift_that_comes_for_free(delta: float | None, dishonest: int) -> N
 
 
 # In expectation with one level: over the calibration tasks too. Sums of binomial probabilities.
-
-
-percentages = st.integers(0, 100).map(lambda percent: percent / 100)
-
-
-def violation(g: Guarantee, tasks: int, n: int, kinds: list[Any], rank: int) -> float:
-    """P(the sets miss more than epsilon on a new task), where scores are 0, 1, 2, ...
-
-    ``kinds`` are the kinds of tasks: how often each occurs, and the probabilities that one of its
-    scores is below 1, below 2, ... The threshold is at least v if at most ``rank`` of the task
-    thresholds are below v. With threshold v, the sets miss too often on a kind whose scores are
-    below v with probability above epsilon.
-    """
-    within = int(ranks_within(np.array([n]), g)[0, 0])
-    if within < 0 or rank < 0:
-        return 0.0
-    values = range(1, len(kinds[0][1]) + 1)
-    at_least = []
-    for v in values:
-        low = sum(share * stats.binom.sf(within, n, below[v - 1]) for share, below in kinds)
-        at_least.append(float(stats.binom.cdf(rank, tasks, min(low, 1.0))))
-    masses = [a - b for a, b in zip(at_least, [*at_least[1:], 0.0], strict=True)]
-    return sum(
-        mass * math.fsum(share for share, below in kinds if below[v - 1] > g.miss_rate)
-        for v, mass in zip(values, masses, strict=True)
-    )
-
-
-@given(
-    tasks=st.integers(1, 120),
-    n=st.sampled_from([1, 5, 14, 29, 80]),
-    alpha=st.sampled_from([0.05, 0.1, 0.3, 0.6]),
-    epsilon=st.sampled_from([0.1, 0.3]),
-    bad=percentages,
-    miss=percentages,
-    split=st.sampled_from(["tight", "even", 0.01, 0.5]),
-)
-def test_two_kinds_of_tasks(
-    tasks: int, n: int, alpha: float, epsilon: float, bad: float, miss: float, split: str | float
-) -> None:
-    g = Guarantee(epsilon=epsilon, alpha=alpha, delta=None, split=split)
-    kinds = [(1 - bad, [0.0]), (bad, [miss])]
-    assert violation(g, tasks, n, kinds, rank_of(g, tasks)) <= alpha
-
-
-@given(
-    tasks=st.integers(10, 120),
-    n=st.sampled_from([14, 29, 80]),
-    alpha=st.sampled_from([0.1, 0.3]),
-    shares=st.tuples(percentages, percentages),
-    steps=st.tuples(*[st.tuples(percentages, percentages).map(sorted)] * 2),
-)
-def test_three_kinds_of_tasks_and_three_scores(
-    tasks: int, n: int, alpha: float, shares: tuple[float, float], steps: Any
-) -> None:
-    first, second = shares[0], (1 - shares[0]) * shares[1]
-    kinds = [(first, steps[0]), (second, steps[1]), (1 - first - second, [0.0, 0.0])]
-    g = Guarantee(epsilon=0.1, alpha=alpha, delta=None, split="tight")
-    assert violation(g, tasks, n, kinds, rank_of(g, tasks)) <= alpha + 1e-12
 
 
 def worst(rank: int, tasks: int, attained: float) -> float:

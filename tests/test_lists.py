@@ -37,10 +37,8 @@ from metapac import verdict as module
 from metapac.artefact import checksum
 from metapac.planning import find_need
 from metapac.ranks import (
-    ONE_NEW_TASK,
     Level,
     NewTasks,
-    expectation_rank,
     failure_of_ranks,
     joint_ranks,
     list_start,
@@ -136,22 +134,6 @@ def test_ranks_for_a_distribution_would_fail_on_a_list(number: int, least: float
     ranks = g.allowed_low_thresholds(100)
     assert failure(100, g.levels, ranks, new) > least * 0.05
     assert max(replace(g, new_tasks=number).allowed_low_thresholds(100)) < max(ranks)
-
-
-@pytest.mark.parametrize("tasks", [10, 20, 22, 30, 60, 100])
-def test_all_levels_in_expectation_by_the_exact_sum(tasks: int) -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=None)
-    ranks = g.allowed_low_thresholds(tasks)
-    assert max(ranks) >= 0
-    assert failure(tasks, g.levels, ranks, ONE_NEW_TASK) <= 0.1
-    # The negative control: each level at the rank that it would have alone.
-    full = [expectation_rank(tasks, Fraction("0.1") * (1 - Fraction(level.alpha_within)))
-            for level in g.levels]  # fmt: skip
-    assert tasks == 10 or failure(tasks, g.levels, full, ONE_NEW_TASK) > 0.1
-    # What is allowed at a smaller alpha is a shift for free.
-    free = g.free_shift(tasks)
-    assert 0 <= free < 0.1
-    assert failure(tasks, g.levels, ranks, ONE_NEW_TASK) <= 0.1 - free
 
 
 def test_free_shifts_of_a_single_level_are_exact() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from scipy import stats
 from metapac import (
     Columns,
     Guarantee,
-    InfeasibleGuarantee,
-    MetaPS,
     explore,
     load,
     open_table,
@@ -125,25 +121,6 @@ def test_pilot_tasks_depend_on_their_names_alone(tmp_path: Path) -> None:
         plan(tmp_path / "scores.csv", *BY_LABEL, "-o", pilot)
         assert before <= {*read_pilot(pilot).tasks}
     assert len(read_pilot(pilot).tasks) == 16
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_what_calibration_refuses_is_marked(tmp_path: Path, seed: int) -> None:
-    rows, table = make_sites(60, seed, rate=0.1), tmp_path / "scores.csv"
-    rows.to_csv(table, index=False)
-    grid = ["--epsilon", ".02,.1,.2,.4", "--alpha", ".1,.3", "--delta", ".1"]
-    found = plan(table, *BY_LABEL, *grid)
-    rest = rows[~rows.site.isin(found["pilot"])]
-    marked, refused = [level["sizes"]["default"] is None for level in found["levels"]], []
-    for level in found["levels"]:
-        levels = {name: level[name] for name in ("epsilon", "alpha", "per_class")}
-        method = MetaPS(**levels, delta=0.1)
-        data = open_table(rest, Columns(task="site", label="y"))
-        with warnings.catch_warnings(action="ignore"), contextlib.suppress(InfeasibleGuarantee):
-            method.calibrate(data)
-        refused.append(not hasattr(method, "tasks_"))
-    assert marked == refused
-    assert {*refused} == {True, False}
 
 
 @pytest.mark.parametrize("seed", range(4))

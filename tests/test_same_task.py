@@ -251,21 +251,6 @@ def test_the_rule_for_names(names: list[str]) -> None:
     assert [pair for pair in OTHER_NAMES if fold_name(pair[0]) == fold_name(pair[1])] == []
 
 
-@pytest.mark.parametrize("growth", [0, 0.5])
-def test_clipped_scores_pass(growth: float) -> None:
-    """Both ends of the range are the same in all tasks, to the last digit."""
-    for seed in range(10):
-        rng, frames = np.random.default_rng(seed), []
-        for i in range(60):
-            odds = rng.normal(20, 10, 100 + int(growth * i))  # every two tasks have one size
-            odds[:2], odds[2:4] = -40, 40
-            scores = np.log(np.clip(1 / (1 + np.exp(-odds)), 1e-12, 1 - 1e-12))
-            frames.append(pd.DataFrame({"commune": f"c{i}", "score": scores}))
-        promise = calibrate(pd.concat(frames[1:51]))
-        new = pd.concat([frames[0], *frames[51:]])
-        evaluate(promise, new.score, new.commune)
-
-
 def test_tasks_that_share_a_range_by_design_pass() -> None:
     known, new = draw(COMMUNES), draw(["a", "b"], rng=1)
     constant = pd.DataFrame({"commune": ["x"] * 50 + ["y"] * 50, "score": 0.123456789})

@@ -260,41 +260,6 @@ def precision(folder: Path, variant: str) -> Any:
 
 
 @case("arrays")
-def bfloat16(folder: Path) -> Any:
-    import torch
-
-    scores, tasks, _ = draw_scores()
-    method = mp.MetaPS(**LEVELS).calibrate(torch.tensor(scores).bfloat16(), tasks, allow=ALLOW)
-    return describe_fitted(method, folder, torch.tensor(new_matrix()).bfloat16())
-
-
-@case("arrays", "ties", "infinite", "shuffled", "integers")
-def scores(folder: Path, variant: str) -> Any:
-    values, tasks, _ = draw_scores()
-    order = np.random.default_rng(6).permutation(len(values))
-    changed = {
-        "ties": (np.round(values, 1), tasks),
-        "infinite": (np.where(order % 40 == 0, -np.inf, values), tasks),
-        "shuffled": (values[order], tasks[order]),
-        "integers": ((values * 1000).astype(np.int64), tasks),
-    }
-    return describe_fitted(mp.MetaPS(**LEVELS).calibrate(*changed[variant], allow=ALLOW), folder)
-
-
-@case("arrays", 0, 20, 40)
-def min_examples(folder: Path, variant: int) -> Any:
-    return describe_fitted(fit(min_examples=variant), folder)
-
-
-@case("arrays")
-def epsilon_by_class(folder: Path) -> Any:
-    scores, tasks, labels = draw_scores()
-    rates = {"a": 0.2, "b": 0.3, "c": 0.45}
-    method = mp.MetaPS(epsilon=rates, alpha=0.4, delta=0.2, per_class=True)
-    return describe_fitted(method.calibrate(scores, tasks, np.array([*rates])[labels]), folder)
-
-
-@case("arrays")
 def all_classes(folder: Path) -> Any:
     names, classes = ["p_cat", "p_dog", "p_owl"], ["cat", "dog", "owl"]
     x, site, y = (calibration_sites()[each].to_numpy() for each in (names, "site", "y"))
@@ -316,41 +281,6 @@ def clusters(folder: Path, variant: int) -> Any:
     return describe_fitted(method, folder) | {"clusters": exact(method.clusters_)}
 
 
-@case("arrays")
-def trivial(folder: Path) -> Any:
-    return describe_fitted(fit(count=5, on_infeasible="trivial"), folder, new_matrix())
-
-
-@case("arrays")
-def infeasible(folder: Path) -> Any:
-    raised = []
-    for options in ({}, {"epsilon": 0.01}, {"delta": None}):
-        try:
-            fit(count=5, **options)
-        except mp.InfeasibleGuarantee:
-            raised.append(options)
-    return exact(raised)
-
-
-@case("arrays")
-def added_tasks(folder: Path) -> Any:
-    return describe_fitted(fit().add(*draw_scores(seed=1)[:2]), folder)
-
-
-@case("arrays", "joint", "tight")
-def sent_thresholds(folder: Path, variant: str) -> Any:
-    scores, tasks, _ = draw_scores()
-    method, names = mp.MetaPS(**LEVELS, split=variant), dict.fromkeys(tasks.tolist())
-    sent = {name: method.task_threshold(scores[tasks == name]) for name in names}
-    return describe_fitted(method.combine(sent), folder)
-
-
-@case("arrays")
-def loaded(folder: Path) -> Any:
-    fit(alpha=0.45, per_class=True).save(folder / "promise.json")
-    return describe_fitted(mp.load(folder / "promise.json"), folder, new_matrix())
-
-
 @case("arrays", "with scale", "without scale", "clusters")
 def intervals(folder: Path, variant: str) -> Any:
     names = ["length", "predicted", "site", "scale"][: 3 if variant == "without scale" else 4]
@@ -362,12 +292,6 @@ def intervals(folder: Path, variant: str) -> Any:
     length, *given = (new[name].to_numpy() for name in names if name != "site")
     ends, residuals = method.predict_interval(*given), mp.residual_scores(length, *given)
     return describe_fitted(method, folder) | {"ends": exact(ends), "scores": exact(residuals)}
-
-
-@case("arrays", "float64", "float32")
-def ps(folder: Path, variant: str) -> Any:
-    method = mp.PS(epsilon=0.1, delta=0.05).calibrate(draw_scores()[0].astype(variant))
-    return describe_fitted(method, folder, new_matrix(variant))
 
 
 @case("arrays", "tasks", "examples")

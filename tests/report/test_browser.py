@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,6 @@ from metapac import PS, MetaPS, Monitor, Scored
 from metapac.report import SignOff, report
 from tests.report.conftest import CLASSES, draw_scores, spoil
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as Debian packages it")
-playwright = pytest.importorskip("playwright.sync_api")
-
 
 @pytest.fixture(scope="module")
 def file(promise: MetaPS, labelled: Scored, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -28,15 +23,6 @@ def file(promise: MetaPS, labelled: Scored, tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("report") / "report.html"
     report(promise, labelled, monitor=monitor, examples=9, output=path)
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        # Without its sandbox, which needs rights that a container lacks: the page is our own.
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
