@@ -13,16 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.betting import (
-    FRACTIONS,
-    RUN_LENGTH,
-    STAKES,
-    Bets,
-    Watch,
-    exceeds,
-    is_within,
-    reaches,
-)
+from metapac.betting import FRACTIONS, RUN_LENGTH, STAKES, Bets, Watch, exceeds, is_within, reaches
 from metapac.drift import Drift, Pool, Shift, compare_pools, compare_scores
 from tests.helpers import oracles
 from tests.helpers.refusals import assert_refused

@@ -16,21 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import (
-    Guarantee,
-    InvalidInput,
-    MetaPS,
-    Scored,
-    grouping,
-    load,
-)
+from metapac import Guarantee, InvalidInput, MetaPS, Scored, grouping, load
 from metapac._common import ignore_progress
 from metapac.binomial import allowed_errors_in_task, chance_of_next
-from metapac.evidence import (
-    UNKNOWN,
-    randomise_thresholds,
-    ranks_within,
-)
+from metapac.evidence import UNKNOWN, randomise_thresholds, ranks_within
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import joint_ranks

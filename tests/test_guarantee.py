@@ -20,14 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import (
-    PS,
-    Guarantee,
-    InvalidInput,
-    MetaPS,
-    allowed_errors,
-    plan,
-)
+from metapac import PS, Guarantee, InvalidInput, MetaPS, allowed_errors, plan
 from metapac._common import Array
 from metapac.evidence import ranks_within
 from metapac.fewshot.synthetic import Family, NormalFamily, TwoPointFamily

@@ -12,14 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from metapac import (
-    Columns,
-    Guarantee,
-    explore,
-    load,
-    open_table,
-    read_pilot,
-)
+from metapac import Columns, Guarantee, explore, load, open_table, read_pilot
 from metapac.evidence import ranks_within
 from metapac.exploration import draw_pilot_tasks, expected_thresholds
 from metapac.planning import Demand, find_next_labels

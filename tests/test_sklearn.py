@@ -29,17 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import estimator_checks
 from sklearn.utils.validation import _num_samples
 
-from metapac import (
-    Context,
-    InfeasibleGuarantee,
-    InvalidInput,
-    MetapacError,
-    MetaPS,
-    NotCalibrated,
-    load,
-    quantile_scores,
-    residual_scores,
-)
+import metapac as mp
 from metapac._common import Array
 from metapac.data_checks import CHECKS
 from metapac.fewshot import CallableLearner
@@ -176,7 +166,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [  # a word of the error, and what is ch
     ("calibration", {"calibration": [*{*GROUPS}]}),
     ("calibration .* got 's99'", {"calibration": ["s1", "s99"]}),
     ("30 of 60 calibrate", {"delta": 1e-9}),
-    ("share 1 task", {"context": Context(trained_on=["s1"]), "calibration": ["s1", "s3"]}),
+    ("share 1 task", {"context": mp.Context(trained_on=["s1"]), "calibration": ["s1", "s3"]}),
     ("estimator .* fit, got <class", {"estimator": Untrained}),
     ("estimator .* fit or adapt, got 'ridge'", {"estimator": "ridge", "shots": 2}),
     ("classifier.*MetaPSRegressor", {"estimator": LinearRegression()}),
@@ -207,7 +197,7 @@ def test_bad_input_is_refused_before_anything_is_trained() -> None:
         options = {name: value for name, value in changes.items() if name not in data}
         given = {name: changes.get(name, value) for name, value in data.items()}
         model = make(**{"estimator": Untrained()} | options)
-        with pytest.raises(MetapacError, match=words):
+        with pytest.raises(mp.MetapacError, match=words):
             model.fit(**{name: value for name, value in given.items() if name != "weight" or value})
         assert not hasattr(model, "meta_ps_")
 
@@ -219,10 +209,10 @@ def test_a_failed_fit_keeps_the_earlier_result() -> None:
 
     model = make().fit(X, Y, GROUPS)
     before = dict(vars(model))
-    with pytest.raises(InvalidInput, match="groups must name"):
+    with pytest.raises(mp.InvalidInput, match="groups must name"):
         model.fit(X, Y)
     assert vars(model) == before
-    with pytest.raises(InvalidInput, match="predict_proba holds"):  # once it is trained
+    with pytest.raises(mp.InvalidInput, match="predict_proba holds"):  # once it is trained
         model.set_params(estimator=Broken()).fit(X, Y, GROUPS)
     assert vars(model) == before | {"estimator": model.estimator}
 
@@ -239,13 +229,15 @@ def test_results_are_refused_before_fit_and_after_a_change() -> None:
     for changes in ({}, {"epsilon": 0.1}, {"split": "tight"}, {"shots": 3}, {"per_class": True}):
         model.set_params(**changes)
         for call in calls:
-            with pytest.raises(NotCalibrated, match="was fitted with" if changes else "fit") as e:
+            with pytest.raises(
+                mp.NotCalibrated, match="was fitted with" if changes else "fit"
+            ) as e:
                 call()
             assert isinstance(e.value, NotFittedError)
         model = make().fit(X, Y, GROUPS)
     model.set_params(calibration=3, on_infeasible="trivial").predict_set(X)
     numbers = fit_regressor(BayesianRidge(), return_std=True).set_params(return_std=False)
-    with pytest.raises(NotCalibrated, match="'return_std': True}, not with"):
+    with pytest.raises(mp.NotCalibrated, match="'return_std': True}, not with"):
         numbers.predict_interval(X)
 
 
@@ -259,7 +251,7 @@ def test_a_model_that_looks_at_other_rows_is_refused() -> None:
 
     for Uneven.row in (0, -1):
         Uneven.by = 0.9
-        with pytest.raises(InvalidInput, match=r"the model gives row \d+ .* among others"):
+        with pytest.raises(mp.InvalidInput, match=r"the model gives row \d+ .* among others"):
             make(Uneven()).fit(X, Y, GROUPS)
         Uneven.by = 1.0001  # rounding
         make(Uneven()).fit(X, Y, GROUPS)
@@ -302,7 +294,7 @@ def test_the_result_is_that_of_the_array_route(
     assert len(model.calibration_groups_) == calibration
     assert sorted(train + known) == list(range(len(GROUPS)))
     reference = clone(estimator).fit(X[train], Y[train])
-    arrays = MetaPS(**choices).calibrate(
+    arrays = mp.MetaPS(**choices).calibrate(
         reference.predict_proba(X[known]),
         GROUPS[known],
         Y[known],
@@ -354,7 +346,7 @@ def test_shots_adapt_a_clone_to_each_group(shots: int) -> None:
     levels: Any = {"epsilon": 0.4, "alpha": 0.4, "delta": 0.1}
     with vacuous if shots == 1 else nullcontext():
         model = fit_classifier(GaussianNB(), shots=shots, rng=7, **levels, allow=ALLOW)
-        expected = MetaPS(**levels).calibrate(scores, tasks, allow=ALLOW)
+        expected = mp.MetaPS(**levels).calibrate(scores, tasks, allow=ALLOW)
     assert model.meta_ps_.threshold_ == pytest.approx(expected.threshold_, rel=1e-9)
     assert model.meta_ps_.task_sizes_.tolist() == [40 - shots] * 60
 
@@ -421,7 +413,7 @@ def test_the_score_is_the_mean_coverage_of_groups() -> None:
     shares = [np.mean(hits[rows][GROUPS[rows] == name]) for name in {*GROUPS[rows]}]
     score = model.score(X[rows], np.where(known, Y, "zz")[rows], GROUPS[rows])
     assert score == pytest.approx(np.mean(shares), abs=1e-12)
-    with pytest.raises(InvalidInput, match="y must hold classes .* in 100 of 100 rows"):
+    with pytest.raises(mp.InvalidInput, match="y must hold classes .* in 100 of 100 rows"):
         model.score(X[rows], np.searchsorted(model.classes_, Y[rows]), GROUPS[rows])
 
 
@@ -431,20 +423,20 @@ def test_evaluation_leaves_known_groups_out() -> None:
     evaluation = model.evaluate(x, y, np.concatenate([GROUPS, NEW.groups]))
     assert evaluation.overlap == tuple(sorted(set(GROUPS)))
     assert evaluation.tasks.tolist() == sorted(set(NEW.groups))
-    with pytest.raises(InvalidInput, match="every task has the name of a calibration, training"):
+    with pytest.raises(mp.InvalidInput, match="every task has the name of a calibration, training"):
         model.evaluate(X, Y, GROUPS)
     everything = model.evaluate(X, Y, GROUPS, allow=["overlap"])
     assert 1 - everything.errors.mean() == pytest.approx(model.score(X, Y, GROUPS), abs=1e-12)
-    with pytest.raises(InvalidInput, match="y must hold classes that fit has seen"):
+    with pytest.raises(mp.InvalidInput, match="y must hold classes that fit has seen"):
         model.evaluate(NEW.x, np.where(NEW.labels == "a", "z", NEW.labels), NEW.groups)
 
 
 def test_the_training_groups_are_kept_in_the_promise_file(tmp_path: Any) -> None:
-    context = Context(model="risk 1.0", trained_on=["elsewhere"], unit="hospital")
+    context = mp.Context(model="risk 1.0", trained_on=["elsewhere"], unit="hospital")
     illness, clinic = pd.Series(Y, name="illness"), pd.Series(GROUPS, name="clinic")
     model = fit_classifier(y=illness, groups=clinic, context=context)
     model.save_promise(tmp_path / "promise.json")
-    loaded: Any = load(tmp_path / "promise.json")
+    loaded: Any = mp.load(tmp_path / "promise.json")
     assert loaded.threshold_ == model.meta_ps_.threshold_
     assert loaded.context_.model == "risk 1.0"
     assert {*loaded.context_.trained_on} == {"elsewhere", *model.training_groups_}
@@ -515,7 +507,7 @@ def test_bad_scores_are_refused() -> None:
         ("y must hold the classes 'a', 'b', got ", {"predict_proba": len, "classes_": ["a", "b"]}),
         ("with predict_proba or decision_function", {"predict": len}),
     ):
-        with pytest.raises(InvalidInput, match=message):
+        with pytest.raises(mp.InvalidInput, match=message):
             use(Y6 == "a", **methods)
 
 
@@ -560,8 +552,8 @@ def test_intervals_are_those_of_the_array_route(estimator: Any, split: Any, **op
         found = reference.predict(x, **scaled)
         return found if scaled else (found,)
 
-    scores = residual_scores(VALUES[~train], *predict(X[~train]))
-    arrays = MetaPS(**LEVELS, split=split).calibrate(scores, GROUPS[~train])
+    scores = mp.residual_scores(VALUES[~train], *predict(X[~train]))
+    arrays = mp.MetaPS(**LEVELS, split=split).calibrate(scores, GROUPS[~train])
     assert model.meta_ps_.threshold_ == arrays.threshold_
     np.testing.assert_array_equal(model.predict(NEW.x), predict(NEW.x)[0])
     ends = arrays.predict_interval(*predict(NEW.x))
@@ -585,8 +577,8 @@ def test_intervals_from_quantiles_are_those_of_the_array_route(half: float, opti
     else:
         fitted, new, ends = model.estimator_, NEW.x, model.predict_interval(NEW.x)
         rest = np.isin(GROUPS, model.calibration_groups_)
-        scores = quantile_scores(VALUES[rest], *(one.predict(X[rest]) for one in fitted))
-        arrays = MetaPS(**LEVELS).calibrate(scores, GROUPS[rest])
+        scores = mp.quantile_scores(VALUES[rest], *(one.predict(X[rest]) for one in fitted))
+        arrays = mp.MetaPS(**LEVELS).calibrate(scores, GROUPS[rest])
         assert model.meta_ps_.threshold_ == arrays.threshold_
         np.testing.assert_allclose(model.predict(new), fitted[0].predict(new) + half)
         check_evaluation(model, ends)
@@ -627,9 +619,9 @@ def test_bad_input_is_refused() -> None:
     column = fit_regressor(MultiColumn(LinearRegression()))
     assert column.meta_ps_.threshold_ == fit_regressor().meta_ps_.threshold_
     for changes, message in BAD_NUMBERS:
-        with pytest.raises(InvalidInput, match=message):
+        with pytest.raises(mp.InvalidInput, match=message):
             fit_regressor(**{"estimator": LinearRegression()} | changes)
-    with pytest.raises(InvalidInput, match="estimator"):
+    with pytest.raises(mp.InvalidInput, match="estimator"):
         make((LogisticRegression(), LogisticRegression())).fit(X, Y, GROUPS)
 
 
@@ -682,7 +674,7 @@ def test_the_training_rows_are_taken_by_position_and_keep_their_type() -> None:
         np.testing.assert_array_equal(model.estimator_.y, Y32[rows])
         if hasattr(x, "columns"):
             assert getattr(taken, "column_names", list(taken.columns)) == ["u", "v", "w"]
-        with pytest.raises(InvalidInput, match="X, y, groups must have an entry .*31"):
+        with pytest.raises(mp.InvalidInput, match="X, y, groups must have an entry .*31"):
             fit_numbers(x, SITES[:-1])
 
 
@@ -739,10 +731,10 @@ def test_support_must_have_as_many_rows_as_in_calibration(shots: int, given_: in
         means = [Y32[:shots].mean()] * 32
         assert model.predict(X32, support=support).tolist() == pytest.approx(means)
         for words, y in (("y must be finite", [np.inf] * shots), ("an entry for each row", [])):
-            with pytest.raises(InvalidInput, match=words):
+            with pytest.raises(mp.InvalidInput, match=words):
                 model.predict(X32, support=(X32[:shots], y))
         support = None
-    with pytest.raises(InvalidInput, match=rf"support must be \(X, y\): {shots} rows.* got "):
+    with pytest.raises(mp.InvalidInput, match=rf"support must be \(X, y\): {shots} rows.* got "):
         model.predict_interval(X32, support=support)
 
 
@@ -764,7 +756,7 @@ def test_groups_are_divided_whole_and_whatever_the_order_of_rows(
 
     names = sorted({*ids}, key=str)  # "10" before "2"
     if len(names) < 2:
-        with pytest.raises(InvalidInput, match="of the 1 groups, and leave one to train on"):
+        with pytest.raises(mp.InvalidInput, match="of the 1 groups, and leave one to train on"):
             divide(ids, share)
         return
     number = min(max(round(share * len(names)), 1), len(names) - 1)
@@ -789,9 +781,9 @@ def test_feasibility_is_that_of_calibrate() -> None:
         refused: Any = nullcontext()
         tasks = np.repeat(np.arange(calibration), 25)
         try:
-            MetaPS(**LEVELS).calibrate(scores, tasks, allow=["duplicates"])
-        except InfeasibleGuarantee:
-            refused = pytest.raises(InfeasibleGuarantee, match=rf"\b{calibration} (of 40|task)")
+            mp.MetaPS(**LEVELS).calibrate(scores, tasks, allow=["duplicates"])
+        except mp.InfeasibleGuarantee:
+            refused = pytest.raises(mp.InfeasibleGuarantee, match=rf"\b{calibration} (of 40|task)")
         with refused:
             fit_sizes([25] * 40, calibration)
         with refused:
@@ -800,11 +792,13 @@ def test_feasibility_is_that_of_calibrate() -> None:
 
 def test_the_number_of_groups_in_the_message_is_the_least_that_works() -> None:
     sizes = np.random.default_rng(0).integers(5, 60, 60).tolist()
-    with pytest.raises(InfeasibleGuarantee, match="Groups are the tasks here: 3 of 60") as caught:
+    with pytest.raises(
+        mp.InfeasibleGuarantee, match="Groups are the tasks here: 3 of 60"
+    ) as caught:
         fit_sizes(sizes, 3)
     enough = int(str(caught.value).rpartition("calibration=")[2].split()[0])
     fit_sizes(sizes, enough)
-    with pytest.raises(InfeasibleGuarantee):
+    with pytest.raises(mp.InfeasibleGuarantee):
         fit_sizes(sizes, enough - 1)
 
 
@@ -819,9 +813,13 @@ def fit_classes(yes: list[int], **changes: Any) -> Any:
 
 
 def test_each_class_is_counted() -> None:
-    with pytest.raises(InfeasibleGuarantee, match="for 1 of 2 classes: class 'yes'.*30 of 40 cali"):
+    with pytest.raises(
+        mp.InfeasibleGuarantee, match="for 1 of 2 classes: class 'yes'.*30 of 40 cali"
+    ):
         fit_classes([2] * 40)
-    with pytest.raises(InfeasibleGuarantee, match=r"6 of 120 calibrate, and the others train\.$"):
+    with pytest.raises(
+        mp.InfeasibleGuarantee, match=r"6 of 120 calibrate, and the others train\.$"
+    ):
         fit_classes([40, 40, 0] * 40, calibration=6)
-    with pytest.raises(InfeasibleGuarantee, match="30 of the 30 tasks.*30 of 40 calibrate"):
+    with pytest.raises(mp.InfeasibleGuarantee, match="30 of the 30 tasks.*30 of 40 calibrate"):
         fit_classes([0] * 30 + [40] * 10, calibration=np.arange(30))  # in training only

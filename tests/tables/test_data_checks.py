@@ -13,12 +13,7 @@ from metapac import InvalidInput, MetaPS
 from metapac.data_checks import CheckWarning
 from metapac.tables import data_checks
 from tests.helpers.engines import ENGINES, as_if_large, put
-from tests.helpers.tables import (
-    calibrate_table,
-    evaluate_table,
-    predict_table,
-    site_table,
-)
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 USED: dict[str, Any] = {"task": "site", "label": "y"} | LEVELS

@@ -18,12 +18,7 @@ from metapac import Columns, Guarantee, InvalidInput, MetaPS, inputs, load, open
 from metapac.tables.scores import find_class_scores, get_id_column
 from tests.helpers import engines
 from tests.helpers.engines import ENGINES, connection
-from tests.helpers.tables import (
-    calibrate_table,
-    evaluate_table,
-    open_source,
-    predict_table,
-)
+from tests.helpers.tables import calibrate_table, evaluate_table, open_source, predict_table
 from tests.tables.test_engines_agree import BY_LABEL, BY_PLACE, CLASSES, KNOWN, LISTS
 
 LEVELS: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.3}
