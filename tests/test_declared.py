@@ -102,9 +102,7 @@ def as_arrays(table: pd.DataFrame) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=str)
-def test_all_roads_lead_to_one_promise(
-    table: pd.DataFrame, declared: dict[str, Any], tmp_path: Path
-) -> None:
+def test_all_roads_lead_to_one(table: pd.DataFrame, declared: Any, tmp_path: Path) -> None:
     method, classes = mp.MetaPS(**LEVELS | declared), ["a", "b", "c"]
     scores, sites, y = as_arrays(table)
     expected = mp.MetaPS(**LEVELS | declared).calibrate(scores, sites, y, classes=classes)

@@ -93,9 +93,7 @@ RUN = [page for page in PAGES if any(b.language in ("python", "sh") for b in blo
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_code_on_the_page_runs_and_prints_what_the_page_shows(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_on_pages_prints_what_they_show(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}
     printed = ""

@@ -230,9 +230,7 @@ def chances_to_reach(
     return [bad * above[np.where(v <= limits, high, low) + 1] for v in places / tasks]
 
 
-def chance_of_a_failure(
-    g: Guarantee, mass: np.ndarray, tasks: int, places: np.ndarray | None = None
-) -> float:
+def failing(g: Guarantee, mass: np.ndarray, tasks: int, places: np.ndarray | None = None) -> float:
     places = np.arange(1, tasks + 1) if places is None else places
     reach = chances_to_reach(g, mass, places, tasks, g.alpha)
     return chance_of_few(reach, g.allowed_low_thresholds(tasks))
@@ -242,23 +240,21 @@ RANDOMISED = [(0.1, 0.1, 0.05, 60, 25), (0.1, 0.1, 0.05, 60, 11), (0.1, 0.2, 0.1
 
 
 @pytest.mark.parametrize(("epsilon", "alpha", "delta", "tasks", "n"), RANDOMISED)
-def test_randomised_ranks_hold_given_the_places(
-    epsilon: float, alpha: float, delta: float, tasks: int, n: int
-) -> None:
+def test_randomised_ranks(epsilon: float, alpha: float, delta: float, tasks: int, n: int) -> None:
     g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, randomise=0, sampling="iid")
     iid = stats.binom.pmf(np.arange(n + 1), n, epsilon)
-    assert 0.85 * delta < chance_of_a_failure(g, iid, tasks) <= delta
+    assert 0.85 * delta < failing(g, iid, tasks) <= delta
     whatever = replace(g, sampling="any")
-    worst = [chance_of_a_failure(whatever, mass, tasks) for mass in of_make_ups(n, epsilon)]
+    worst = [failing(whatever, mass, tasks) for mass in of_make_ups(n, epsilon)]
     assert max(worst) <= delta
     # Controls: hashes of the names 0, 1, 2, ... instead of places in their order; the lowest of
     # all places for every task.
     names = [hashlib.sha256(str(i).encode()).digest()[:8] for i in range(tasks)]
     hashes = np.array([int.from_bytes(name) for name in names]) / 2**64
-    assert chance_of_a_failure(g, iid, tasks, hashes * tasks) > delta
-    assert chance_of_a_failure(g, iid, tasks, np.ones(tasks)) > 1.5 * delta
+    assert failing(g, iid, tasks, hashes * tasks) > delta
+    assert failing(g, iid, tasks, np.ones(tasks)) > 1.5 * delta
     if (delta, n) == (0.05, 25):  # and the middle of a tie, which is no p-value
-        assert chance_of_a_failure(g, iid, tasks, np.full(tasks, tasks / 2)) > 0.06
+        assert failing(g, iid, tasks, np.full(tasks, tasks / 2)) > 0.06
 
 
 def test_randomised_ranks_with_a_large_delta() -> None:
@@ -338,9 +334,7 @@ def tied_at(bottom: float, bad: int, tasks: int = 40, n: int = 60) -> tuple[Any,
 
 @pytest.mark.parametrize("bottom", [0.0, 0.25, -3.0])
 @pytest.mark.parametrize("split", ["joint", "tight"])
-def test_a_lowest_score_shared_by_tasks_is_reported(
-    tmp_path: Path, bottom: float, split: str
-) -> None:
+def test_a_shared_lowest_score_is_reported(tmp_path: Path, bottom: float, split: str) -> None:
     scores, tasks = tied_at(bottom, bad=12)
     small = np.full(30, bottom), np.arange(100, 130)  # tasks that are left out are not counted
     method = MetaPS(**LOOSE, split=split, min_examples=2)
@@ -408,9 +402,7 @@ def test_unknown_sizes_are_inferred_from_thresholds() -> None:
 # Tasks left out by their size.
 @pytest.mark.parametrize("split", ["joint", 0.4])
 @pytest.mark.parametrize("minimum", [1, 40])
-def test_small_tasks_are_left_out_by_size_alone(
-    tmp_path: Path, split: str | float, minimum: int
-) -> None:
+def test_tasks_are_left_out_by_size_alone(tmp_path: Path, split: Any, minimum: int) -> None:
     generator = np.random.default_rng(0)
     sizes = generator.integers(1, 81, 60)
     tasks = generator.permutation(np.repeat(np.arange(60), sizes))

@@ -99,9 +99,7 @@ def test_what_is_saved_is_read(pilot: mp.Exploration, tmp_path: Path) -> None:
         again.find(0.07, 0.1)
 
 
-def test_the_rarest_classes_have_a_panel_each(
-    pilot: mp.Exploration, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rare_classes_have_panels(pilot: Any, monkeypatch: Any) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr(mp.plots, "save", lambda figure, _path: drawn.append(figure))
     shares = {"common": 0.5, "a": 0.11, "b": 0.12, "c": 0.13, "$d$": 0.14}

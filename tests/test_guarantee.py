@@ -69,9 +69,7 @@ def test_splits_of_alpha() -> None:
 
 
 @given(epsilon=small, alpha=small, delta=small, split=st.one_of(st.just("tight"), levels_within))
-def test_a_bad_task_shows_often_enough(
-    epsilon: float, alpha: float, delta: float, split: str | float
-) -> None:
+def test_bad_tasks_show(epsilon: float, alpha: float, delta: float, split: Any) -> None:
     # The proof's last line: the share certified across tasks, divided by the probability that a
     # bad task shows, is alpha. If it were larger, the guarantee would fail; if smaller, it would
     # be loose.
@@ -215,9 +213,7 @@ def full(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]
     alpha=st.floats(0.05, 0.95),
     delta=st.floats(1e-4, 0.95),
 )
-def test_ranks_by_enumeration_of_all_counts(
-    tasks: int, within: list[float], alpha: float, delta: float
-) -> None:
+def test_ranks_by_enumeration(tasks: int, within: list[float], alpha: float, delta: float) -> None:
     levels = levels_of(within, alpha)
     shares = [Fraction(each) for each in shares_of(levels)]
     ranks = joint_ranks(tasks, levels, delta)
@@ -261,9 +257,7 @@ def test_the_two_oracles_agree(tasks: int, cuts: list[float], data: st.DataObjec
     alpha=st.floats(0.005, 0.3),
     delta=st.one_of(st.floats(1e-12, 0.95), st.sampled_from([1e-100, 1e-5, 0.05, 0.999])),
 )
-def test_ranks_are_valid_and_none_can_be_raised(
-    tasks: int, within: list[float], alpha: float, delta: float
-) -> None:
+def test_no_rank_can_be_raised(tasks: int, within: list[float], alpha: float, delta: float) -> None:
     levels = levels_of(within, alpha)
     ranks = joint_ranks(tasks, levels, delta)
     shares = shares_of(levels)
@@ -299,9 +293,7 @@ def test_one_level_is_the_tight_split(tasks: int, alpha: float, delta: float) ->
     delta=st.floats(1e-6, 0.5),
     more=st.floats(1.0, 1.8),
 )
-def test_more_tasks_and_weaker_guarantees_stay_feasible(
-    tasks: int, alpha: float, delta: float, more: float
-) -> None:
+def test_what_is_feasible_stays_so(tasks: int, alpha: float, delta: float, more: float) -> None:
     # What is feasible stays feasible, which sites and saved predictors rely on.
     levels = levels_of(JOINT_LEVELS, alpha)
     larger = levels_of(JOINT_LEVELS, min(0.99, alpha * more))
@@ -421,7 +413,7 @@ def test_all_levels_in_expectation(alpha: float) -> None:
 
 
 # Dishonest sites: of a count at most rank + m, m too low thresholds may have been replaced.
-def failure_with_liars(
+def fails_with_liars(
     tasks: int, levels: tuple[Level, ...], ranks: Sequence[int], liars: int
 ) -> float:
     """P(at some level at most rank thresholds are too low), if the worst sites send others."""
@@ -435,13 +427,13 @@ def test_dishonest_sites_change_no_guarantee(liars: int) -> None:
         g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, dishonest=liars)
         ranks = g.allowed_low_thresholds(tasks)
         assert max(ranks) >= 0
-        assert failure_with_liars(tasks, g.levels, ranks, liars) <= delta
+        assert fails_with_liars(tasks, g.levels, ranks, liars) <= delta
         for j in range(len(ranks)):
-            up = failure_with_liars(tasks, g.levels, raised(ranks, j), liars)
+            up = fails_with_liars(tasks, g.levels, raised(ranks, j), liars)
             assert up > delta * (1 - ROUNDING)
         # Control: the ranks of honest sites, with the m worst thresholds replaced by infinity.
         honest = replace(g, dishonest=0).allowed_low_thresholds(tasks)
-        assert failure_with_liars(tasks, g.levels, honest, liars) > 1.5 * delta
+        assert fails_with_liars(tasks, g.levels, honest, liars) > 1.5 * delta
     # In expectation, and at one level.
     g = Guarantee(epsilon=0.1, alpha=0.3, delta=None, dishonest=liars)
     hidden = [rank + liars if rank >= 0 else -1 for rank in g.allowed_low_thresholds(40)]

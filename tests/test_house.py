@@ -196,9 +196,7 @@ def empty() -> set[str]:
         (RUN_MAIN, ["--help"], {"numpy", "scipy", "metapac.cli.planning"}, 350),
     ],
 )
-def test_little_is_loaded(
-    code: str, words: list[str], absent: set[str], most: int, empty: set[str]
-) -> None:
+def test_little_is_loaded(code: str, words: Any, absent: Any, most: int, empty: set[str]) -> None:
     modules = loaded_modules(code, *words) - empty
     assert not absent & modules
     assert len(modules) < most

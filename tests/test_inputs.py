@@ -323,9 +323,7 @@ def test_a_split_is_a_function_of_the_seed() -> None:
 
 
 @needs_real_data
-def test_is_what_the_script_draws(
-    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_what_the_script_draws(sample: Sample, tmp_path: Path, monkeypatch: Any) -> None:
     from experiments import make_sample
 
     monkeypatch.setattr(make_sample, "TARGET", tmp_path / "sites.npz")

@@ -105,9 +105,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_killed_command_leaves_the_old_or_the_new_result(
-    victims: Any, inputs: Path, name: str
-) -> None:
+def test_a_killed_command_leaves_old_or_new_results(victims: Any, inputs: Path, name: str) -> None:
     read, final, old = RESULTS[name], FINAL.get(name, RESULTS[name]), OLD.get(name, {})
     for attempt in (f"{name} imported", name):  # at first, what it imports may write too
         whole = victims.run(*command(name, inputs, victims.root / attempt))

@@ -89,7 +89,7 @@ CASES = [
 
 @pytest.mark.parametrize(("tasks", "number", "alpha", "delta"), CASES)
 @pytest.mark.parametrize("split", ["joint", "tight"])
-def test_ranks_of_lists_are_valid_and_none_can_be_raised(
+def test_no_rank_of_a_list_can_be_raised(
     tasks: int, number: int, alpha: float, delta: float, split: str
 ) -> None:
     g = mp.Guarantee(epsilon=0.1, alpha=alpha, delta=delta, new_tasks=number, split=split)
@@ -189,9 +189,7 @@ def binomial(examples: int) -> Any:
 
 
 @pytest.mark.parametrize(("examples", "limit"), [(8, 0.05), (16, 0.2), (5, 0.3)])
-def test_a_wrong_verdict_on_a_list_is_no_more_probable_than_stated(
-    examples: int, limit: float
-) -> None:
+def test_a_wrong_verdict_on_a_list_is_as_rare_as_stated(examples: int, limit: float) -> None:
     # alpha .4 of 4: one may exceed. With two at epsilon, the list is as good as broken; with three
     # at epsilon and one that misses everything, it is as good as kept.
     levels: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.1}

@@ -100,9 +100,7 @@ def test_bad_tasks_raise_an_alarm_that_stays(promise: mp.MetaPS, rng: Any) -> No
         assert monitor.interval[0] >= 0.2
 
 
-def test_an_amber_light_comes_sooner_and_starts_again(
-    promise: mp.MetaPS, rng: Any, tmp_path: Path
-) -> None:
+def test_amber_comes_sooner_and_starts_again(promise: Any, rng: Any, tmp_path: Path) -> None:
     monitor = mp.Monitor(promise, false_alarm=1e-9)  # so that there is no alarm
     assert (monitor.recent, monitor.amber, monitor.ambers) == (0, None, [])
     monitor.add(*draw(rng, names("good", 60), power=GOOD), batch="January")
@@ -181,9 +179,7 @@ def test_batches_in_any_split_give_the_same_course(promise: mp.MetaPS, rng: Any)
 
 
 @pytest.mark.parametrize("worse", ["no", "yes"])
-def test_classes_are_watched_together_and_one_by_one(
-    by_class: mp.MetaPS, rng: Any, worse: str
-) -> None:
+def test_classes_are_watched_one_by_one_too(by_class: Any, rng: Any, worse: str) -> None:
     scores, tasks = draw(rng, names("new", 12), 200)
     labels = np.tile(["no", "yes"], len(scores) // 2)
     scores[labels == worse] **= 3  # one class alone becomes worse
@@ -364,8 +360,8 @@ def test_labels_do_not_select_tasks() -> None:
     assert sum(raises_alarm(forget=True) for _ in range(runs)) > runs / 2 > most
 
 
-def test_tasks_of_earlier_batches_count_in_one_way(
-    monitor: mp.Monitor, january: Any, promise: mp.MetaPS, tmp_path: Any
+def test_earlier_tasks_count_in_one_way(
+    monitor: mp.Monitor, january: Any, promise: Any, tmp_path: Any
 ) -> None:
     monitor.add(*january, batch="2026-01")
     february = draw(np.random.default_rng(3), ["ohio", "new"])

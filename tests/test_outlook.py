@@ -153,9 +153,7 @@ def paste(text: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["classes", "per class", "numbers", "another table"])
-def test_the_command_that_is_printed_can_be_pasted(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_printed_commands_can_be_pasted(kind: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     rows, words = make_sites(90, fewest=25), [*BY_LABEL, "--min-examples", "5"]
     if kind == "numbers":

@@ -102,9 +102,7 @@ def test_one_half_of_the_data_determines_the_other(tasks: int, examples: int, **
 
 @settings(max_examples=30)
 @given(tasks=st.integers(1, 400), examples=st.integers(1, 400), split=st.sampled_from(SPLITS))
-def test_what_is_affordable_is_feasible_and_no_less(
-    tasks: int, examples: int, split: str | float
-) -> None:
+def test_the_affordable_is_feasible_and_no_less(tasks: int, examples: int, split: Any) -> None:
     asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-3, "split": split}
     best = make_plan(**asked).affordable(tasks, examples)._asdict()
     for name, value in best.items():

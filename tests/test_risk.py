@@ -123,9 +123,7 @@ def test_numbers_are_uniform_and_differ_between_seeds_tasks_and_keys() -> None:
         ]
     ),
 )
-def test_losses_of_0_and_1_give_meta_ps_to_the_last_bit(
-    seed: int, dtype: Any, ties: bool, changes: dict[str, Any]
-) -> None:
+def test_losses_of_0_and_1_are_meta_ps(seed: int, dtype: Any, ties: bool, changes: Any) -> None:
     rng = np.random.default_rng(seed)
     tasks = np.repeat(np.arange(40), rng.integers(5, 40, 40))
     scores = rng.normal(size=len(tasks)).astype(dtype)
@@ -171,9 +169,7 @@ def test_the_guarantee_fails_at_most_with_probability_delta() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:No threshold is certified")
-def test_one_number_for_all_examples_of_a_task_would_break_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_number_for_a_task_would_break_it(monkeypatch: Any) -> None:
     def shared(rng: int, tasks: Any, keys: Any = None) -> Any:
         return np.repeat(draw(rng, tasks, keys)[::SIZE], SIZE)
 

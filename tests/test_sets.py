@@ -59,7 +59,7 @@ anything = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
 
 @pytest.mark.filterwarnings("ignore:overflow")
 @given(y=anything, lower=anything, upper=anything, cut=anything | st.just(-math.inf))
-def test_a_quantile_interval_holds_every_y_that_scores_enough(
+def test_quantile_intervals_hold_what_scores(
     y: float, lower: float, upper: float, cut: float
 ) -> None:
     score = mp.quantile_scores(y, lower, upper)

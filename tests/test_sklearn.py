@@ -285,7 +285,7 @@ def rows_of(names: list[Any]) -> list[int]:
     delta=st.sampled_from([0.1, 0.2, None]),
     rng=st.integers(0, 99),
 )
-def test_the_result_is_that_of_the_array_route(
+def test_results_are_those_of_arrays(
     estimator: Any, calibration: int, rng: int, **choices: Any
 ) -> None:
     choices |= {"epsilon": 0.35, "alpha": 0.35}
@@ -745,7 +745,7 @@ def test_support_must_have_as_many_rows_as_in_calibration(shots: int, given_: in
     st.integers(0, 5),
     st.randoms(),
 )
-def test_groups_are_divided_whole_and_whatever_the_order_of_rows(
+def test_groups_are_divided_whole_whatever_the_order(
     ids: list[int], share: float, rng: int, random: Any
 ) -> None:
     def divide(groups: list[int], calibration: Any) -> tuple[list[int], list[int]]:

@@ -125,9 +125,7 @@ def restore(files: Path) -> None:
     shutil.copytree(files, ".", dirs_exist_ok=True)
 
 
-def test_plain_words_work_and_a_bug_would_be_noticed(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_words_work_and_bugs_are_noticed(files: Path, monkeypatch: Any) -> None:
     # So that what follows changes commands that would succeed.
     for command in COMMANDS:
         restore(files)
@@ -180,7 +178,7 @@ def assert_same(written: MetaPS, scores: Any, tasks: Any) -> None:
 @given(tasks=TASKS, odd=st.none() | st.sampled_from(ODD_CELLS), draw=st.data())
 @FUZZ
 def test_text_gives_the_threshold_of_its_numbers(
-    files: Path, tasks: dict[str, list[float]], odd: str | None, draw: st.DataObject
+    files: Path, tasks: Any, odd: str | None, draw: Any
 ) -> None:
     rows = [[task, repr(score)] for task, scores in tasks.items() for score in scores]
     if odd is not None:

@@ -76,8 +76,8 @@ def test_a_checker_finds_no_barrier(open_report: Any, scheme: str, width: int) -
     assert shown == GROUNDS[scheme]  # the colours of drawings follow the page
 
 
-def test_it_opens_without_requests_and_nothing_is_cut_at_any_width(
-    open_report: Any, promise: MetaPS, tmp_path: Path
+def test_no_requests_and_nothing_cut_at_any_width(
+    open_report: Any, promise: Any, tmp_path: Path
 ) -> None:
     for width in (320, 390, 768, 1400):
         page, messages = open_report(width)
@@ -122,8 +122,8 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_pages_to_sign_come_before_the_appendix(
-    open_report: Any, promise: MetaPS, per_class: MetaPS, tmp_path: Path, kind: str
+def test_two_pages_to_sign(
+    open_report: Any, promise: Any, per_class: Any, tmp_path: Path, kind: str
 ) -> None:
     path, text = tmp_path / "report.html", "Some words that fill a line or two of a field. " * 2
     predictor, data = KINDS[kind](promise, per_class)

@@ -451,9 +451,7 @@ LARGE = ("calibrate", "site", "explore", "evaluate", "monitor")
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the data are odd on purpose
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_the_answer_is_that_of_the_arrays(
-    engine: tuple[str, dict[int, Any]], question: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_are_those_of_arrays(engine: Any, question: str, monkeypatch: Any) -> None:
     name, tables = engine
     frame, ask, expected = QUESTIONS[question]
     if name == "sqlite" and "short" in frame:

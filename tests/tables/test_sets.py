@@ -78,9 +78,7 @@ def test_constants_in_lists(engine: str) -> None:
     st.floats(allow_nan=False, width=16),
     st.integers(-3, 3),
 )
-def test_the_smallest_kept_score_is_the_smallest(
-    calibrated: Any, table: Any, value: float, off: int
-) -> None:
+def test_the_smallest_kept_score(calibrated: Any, table: Any, value: float, off: int) -> None:
     with np.errstate(over="ignore", under="ignore"):
         threshold = calibrated(value)
         for _ in range(abs(off)):
@@ -155,9 +153,7 @@ def test_sets_sizes_and_misses(
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], ["no", "yes"]], ids=str)
-def test_classes_calibrated_on_arrays_match_those_of_tables(
-    labels: list[Any], tmp_path: Path
-) -> None:
+def test_classes_of_arrays_match_those_of_tables(labels: list[Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     codes = np.tile([0, 1], 1000)
     method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, per_class=True)
@@ -328,9 +324,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_every_engine_writes_the_sets(
-    engine: str, suffix: str, promise: MetaPS, tmp_path: Path
-) -> None:
+def test_engines_write_the_sets(engine: str, suffix: str, promise: Any, tmp_path: Path) -> None:
     table, folder = put(engine, FRAME), tmp_path / FOLDER
     path, marks = folder / f"sets.{suffix}", folder / f"marks.{suffix}"
     folder.mkdir()

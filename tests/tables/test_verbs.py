@@ -102,8 +102,8 @@ def test_tasks_of_training_are_not_calibrated_on(tmp_path: Path) -> None:
         (Provenance(model="ProtoNet 1", score="margin"), ["score", "'probability'"]),
     ],
 )
-def test_only_the_same_model_and_score_are_accepted_by_every_route(
-    promise: MetaPS, other: Provenance, words: list[str], tmp_path: Path
+def test_every_route_takes_the_same_model_and_score_alone(
+    promise: Any, other: Provenance, words: Any, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "new.parquet", other, seed=1)
     for model in (None, "ProtoNet 1"):
@@ -118,9 +118,7 @@ def test_only_the_same_model_and_score_are_accepted_by_every_route(
         assert len(compare(promise, new, reference).shifts) == 30
 
 
-def test_without_a_model_on_one_side_the_word_of_the_user_counts(
-    promise: MetaPS, tmp_path: Path
-) -> None:
+def test_without_a_model_the_word_of_the_user_counts(promise: Any, tmp_path: Path) -> None:
     with open_table(write(tmp_path / "new.parquet", None)) as table:
         assert read_origin(table.source) is None
         table.check_origin(promise.context_, None)
