@@ -246,25 +246,11 @@ QUESTIONS: dict[str, Question] = {
     "calibrate: units": calibrated(
         UNITS, lambda: drawn(), task="task", score="own", **WITHIN, **LEVELS
     ),
-    "calibrate: units, labels": calibrated(
-        UNITS, lambda: drawn(), **BY_LABEL, **WITHIN, **LEVELS
-    ),
     "calibrate: units, each class": calibrated(
         UNITS, lambda: drawn(**EACH), **BY_LABEL, score="own", **WITHIN, **EACH
     ),
-    "calibrate: units, numbers": calibrated(
-        UNITS,
-        lambda: mp.MetaPS(**LEVELS).calibrate(
-            mp.residual_scores(KNOWN.truth, KNOWN.guess, KNOWN.sd), KNOWN.task, within=KNOWN.unit,
-            rng=3,
-        ),
-        task="task", **NUMBERS, **WITHIN, **LEVELS,
-    ),
     "calibrate: units, lists": calibrated(
         LISTS, lambda: drawn(), **BY_LABEL, **IN_LISTS, **WITHIN, **LEVELS
-    ),
-    "calibrate: units, own names": calibrated(
-        LISTS, lambda: drawn(), **BY_LABEL, **OWN_NAMES, **WITHIN, **LEVELS
     ),
     "calibrate: units and clusters": calibrated(
         UNITS,
@@ -412,10 +398,9 @@ QUESTIONS: dict[str, Question] = {
 QUERIES = {
     "calibrate: scores": [2, 6], "calibrate: labels": [4, 10], "calibrate: each class": [4, 10],
     "calibrate: each class, scores": [3, 7], "calibrate: clusters": [3, 7],
-    "calibrate: units": [3, 7], "calibrate: units, labels": [5, 11],
-    "calibrate: units, each class": [5, 9], "calibrate: units, numbers": [6, 9],
-    "calibrate: units, lists": [6, 12], "calibrate: units, own names": [8, 12],
-    "calibrate: units and clusters": [4, 8], "evaluate: units": [4, 6],
+    "calibrate: units": [3, 7], "calibrate: units, each class": [5, 9],
+    "calibrate: units, lists": [6, 12], "calibrate: units and clusters": [4, 8],
+    "evaluate: units": [4, 6],
     "calibrate: identifiers": [5, 10], "calibrate: numbers": [4, 7], "calibrate: lists": [4, 10],
     "calibrate: own names": [6, 10], "calibrate: positions": [7, 11],
     "predict: positions": [3], "evaluate: positions": [7, 7],
