@@ -408,9 +408,8 @@ def test_ranks_of_large_tasks_are_hardly_randomised() -> None:
     delta=st.floats(0.01, 0.9),
 )
 def test_threshold_is_the_best_score(scores: Any, epsilon: float, delta: float) -> None:
-    assert threshold(scores, epsilon=epsilon, delta=delta) == oracles.threshold(
-        scores, epsilon, delta
-    )
+    found = threshold(scores, epsilon=epsilon, delta=delta)
+    assert found == oracles.threshold(scores, epsilon, delta)
 
 
 def test_violations_by_enumeration_with_ties() -> None:
@@ -430,9 +429,8 @@ def test_violations_by_enumeration_with_ties() -> None:
 def test_a_threshold_is_one_of_the_scores_and_leaves_them_as_they_are() -> None:
     scores = np.linspace(1, 0, 100, dtype=np.float32)
     before = scores.copy()
-    assert (
-        threshold(scores, epsilon=0.1, delta=0.05) == before[::-1][allowed_errors(100, 0.1, 0.05)]
-    )
+    found = threshold(scores, epsilon=0.1, delta=0.05)
+    assert found == before[::-1][allowed_errors(100, 0.1, 0.05)]
     np.testing.assert_array_equal(scores, before)
     assert threshold([0.4] * 28, epsilon=0.1, delta=0.05) == -math.inf
     assert threshold([0.4] * 29, epsilon=0.1, delta=0.05) == 0.4

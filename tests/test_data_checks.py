@@ -349,7 +349,7 @@ def test_expected_repeats_obey_the_inequality(cells: Any, k: int) -> None:
     # breaks the rule, so that the check can only be wrong by chance.
     counted = [(p, n) for p, n in cells if n >= 2 * (k + 1)]
     before, at, after = (
-        sum(stats.binom.pmf(j, n, p) for p, n in counted) for j in (k - 1, k, k + 1)
+        sum(stats.binom.pmf(j, *x[::-1]) for x in counted) for j in (k - 1, k, k + 1)
     )
     factor = k / (k + 1) * (k + 2) / (k + 3)
     assert before * after >= factor * at**2 * (1 - 1e-9)
@@ -361,9 +361,7 @@ def test_the_false_alarm_rate_of_copies_is_computed() -> None:
     rate, k, cells = 1.0, 2, 60.0
     means = [cells * stats.poisson.pmf(j, rate) for j in (k - 1, k, k + 1)]
     ranges = [range(int(stats.poisson.isf(1e-9, mean)) + 1) for mean in means]
-    probabilities = [
-        stats.poisson.pmf(list(r), mean) for r, mean in zip(ranges, means, strict=True)
-    ]
+    probabilities = [stats.poisson.pmf([*r], mean) for r, mean in zip(ranges, means, strict=True)]
     total = 0.0
     for (i, a), (j, b), (m, c) in itertools.product(*map(enumerate, ranges)):
         weight = probabilities[0][i] * probabilities[1][j] * probabilities[2][m]

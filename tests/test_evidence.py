@@ -309,9 +309,7 @@ def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
         masses = [misses_of(n, *kind) for kind in kinds]
         worst = [max(sum(m[:k]) + v * m[k] for m in masses) for k in range(n)]
         for j, level in enumerate(g.levels):
-            allowed = [
-                k for k, chance in enumerate(worst) if chance <= Fraction(level.alpha_within)
-            ]
+            allowed = [k for k, x in enumerate(worst) if x <= Fraction(level.alpha_within)]
             assert found[i, j] == (scores[i][max(allowed)] if allowed else -math.inf)
     # Names decide, not the order of the tasks; another seed is another order.
     back = randomise_thresholds(names[::-1], sizes[::-1], thresholds[::-1], g)

@@ -155,9 +155,7 @@ AGREED = mp.Guarantee(**GUARANTEE, split="tight")
 
 
 def make_sites(*names: str, **changes: Any) -> list[mp.Site]:
-    return [
-        mp.Site(name, AGREED, (80,), ((0.5,),), np.dtype("float64"), **changes) for name in names
-    ]
+    return [mp.Site(x, AGREED, (80,), ((0.5,),), np.dtype("float64"), **changes) for x in names]
 
 
 @pytest.mark.parametrize("odd", [0, 5, 28])

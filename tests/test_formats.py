@@ -72,12 +72,10 @@ def save_one_of_each(folder: Path) -> None:
     }
     for name, each in saved.items():
         each.save(folder / f"{name}.json")
-    Stored(scores=TRUE[:6], tasks=TASKS[:6], provenance={"rng": 0}).save(
-        folder / "scores.safetensors"
-    )
-    fewshot.save_weights(
-        fewshot.ProtoNet(fewshot.MLP(3, width=4, rng=0)), folder / "protonet.safetensors"
-    )
+    stored = Stored(scores=TRUE[:6], tasks=TASKS[:6], provenance={"rng": 0})
+    stored.save(folder / "scores.safetensors")
+    protonet = fewshot.ProtoNet(fewshot.MLP(3, width=4, rng=0))
+    fewshot.save_weights(protonet, folder / "protonet.safetensors")
     fewshot.save_weights(
         fewshot.MAML(fewshot.MLP(3, width=4, rng=0), 2, steps=1), folder / "maml.safetensors"
     )
@@ -272,22 +270,6 @@ def test_what_was_saved_comes_back_without_importing_anything_first(folder: Path
     for path in paths:
         assert json.loads(path.read_text())["promise"] == mp.load(path).promise_
         assert "Infinity" not in path.read_text()
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"split": "tight"}, {"split": 0.3}, {"delta": None}], ids=str
-)
-def test_tasks_are_added_to_what_was_saved(tmp_path: Path, changes: dict[str, Any]) -> None:
-    odd = [f'site {i}, "quoted" \N{SNOWMAN} \n' for i in range(40)]
-    before = mp.MetaPS(**LEVELS | changes).calibrate(TRUE, np.repeat(odd, 30))
-    before.save(tmp_path / "promise.json")
-    after = mp.load(tmp_path / "promise.json")
-    assert type(after) is mp.MetaPS
-    assert decide(after) == decide(before)
-    assert after.tasks_.tolist() == before.tasks_.tolist() == odd
-    np.testing.assert_array_equal(after.task_thresholds_, before.task_thresholds_)
-    more = np.random.default_rng(1).random(100)
-    assert after.add(more, ["new"] * 100).threshold_ == before.add(more, ["new"] * 100).threshold_
 
 
 def test_numbers_names_and_precision_come_back(tmp_path: Path) -> None:

@@ -98,10 +98,8 @@ FINAL = {"train": read_files("model.safetensors", "run.json", "checkpoint.safete
 # Bytes after which the system kills; 40,000 are in the middle of the Parquet file.
 SIZES = {"predict": (1, 200, 40_000)}
 # A result of an earlier command, which a killed one may leave as it is.
-OLD = {
-    "calibrate": {"promise.json": b'{"format": "metapac promise"}'},
-    "predict": {"sets.parquet": b"old"},
-}
+PROMISE = b'{"format": "metapac promise"}'
+OLD = {"calibrate": {"promise.json": PROMISE}, "predict": {"sets.parquet": b"old"}}
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -120,11 +120,8 @@ def test_amber_comes_sooner_and_starts_again(promise: Any, rng: Any, tmp_path: P
     assert (facts["amber"]["task"], facts["ambers"]) == (monitor.ambers[-1].task, 1 + len(later))
     monitor.save(tmp_path / "m.json")
     again = mp.Monitor.load(tmp_path / "m.json")
-    assert (again.ambers, again.recent, str(again)) == (
-        monitor.ambers,
-        monitor.recent,
-        str(monitor),
-    )
+    same = (monitor.ambers, monitor.recent, str(monitor))
+    assert (again.ambers, again.recent, str(again)) == same
     monitor.add(*draw(rng, names("well", 10), power=GOOD), batch="March")
     assert monitor.amber is None  # the latest batch is good
     assert len(monitor.ambers) == 1 + len(later)

@@ -206,9 +206,7 @@ def test_sets_that_say_nothing_are_not_recommended(tmp_path: Path) -> None:
     ).to_csv(coin, index=False)
     by_number = ["--task", "site", "--prediction", "predicted", "--y", "y"]
     for table, words in ((useless, by_number), (constant, by_number), (coin, BY_LABEL)):
-        found = plan(
-            table, *words, "--epsilon", "0.05", "--allow", "labels", "--allow", "direction"
-        )
+        found = plan(table, *words, "--epsilon", 0.05, "--allow", "labels", "--allow", "direction")
         assert any(level["sizes"]["default"] for level in found["levels"])
         assert (found["recommended"], found["command"]) == (None, None)
 

@@ -453,10 +453,7 @@ def test_tasks_to_add_are_large_enough_for_every_class(split: str) -> None:
 def test_small_tasks_can_be_left_out_of_a_plan() -> None:
     asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
     sizes = [60] * 60 + [1] * 36
-    lacking, enough = (
-        make_plan(**asked, sizes=sizes),
-        make_plan(**asked, sizes=sizes, min_examples=2),
-    )
+    lacking, enough = (make_plan(**asked, sizes=sizes, min_examples=n) for n in (0, 2))
     assert "96 tasks of 1 to 60 examples do not suffice: 36 of the 96 tasks have" in str(lacking)
     assert any(remedy.startswith("use min_examples=2,") for remedy in lacking.remedies())
     assert [x.to_dict()["recommended"] for x in (lacking, enough)] == [None, "joint"]

@@ -142,9 +142,8 @@ def test_scores_that_calibrate_refuses() -> None:
 def test_tasks_that_calibrate_refuses() -> None:
     for words, tasks in IDS:
         assert_refused(words, lambda: method().calibrate([0.1, 0.2], tasks))
-        assert_refused(
-            words, lambda: method(per_class=True).calibrate([0.1, 0.2], tasks, ["x", "y"])
-        )
+        each = method(per_class=True)
+        assert_refused(words, lambda: each.calibrate([0.1, 0.2], tasks, ["x", "y"]))
 
 
 def test_class_scores_that_calibrate_refuses() -> None:

@@ -272,9 +272,8 @@ def test_sites_give_what_one_table_gives(tmp_path: Path) -> None:
 
 def test_clusters_and_units_are_drawn_as_for_scores() -> None:
     group, home = FRAME.site.str[:6], FRAME.image // 2
-    drawn = mp.MetaRisk(**LEVELS | {"alpha": 0.6}).calibrate(
-        LOSSES, FRAME.site, GRID, clusters=group
-    )
+    wide = mp.MetaRisk(**LEVELS | {"alpha": 0.6})
+    drawn = wide.calibrate(LOSSES, FRAME.site, GRID, clusters=group)
     assert drawn.clusters_ is not None
     assert len(drawn.tasks_) == group.nunique()
     units = mp.MetaRisk(**LEVELS).calibrate(LOSSES, FRAME.site, GRID, FRAME.image, within=home)
@@ -290,9 +289,7 @@ def test_monitor_and_report_speak_of_the_risk(tmp_path: Path) -> None:
     watched.save(tmp_path / "monitor.json")
     again = mp.Monitor.load(tmp_path / "monitor.json", promise)
     assert str(again) == str(watched)
-    bad = mp.Scored(
-        np.full(600, 0.9), np.repeat(np.arange(20), 30), keys=np.tile(np.arange(30), 20)
-    )
+    bad = mp.Scored(np.full(600, 0.9), np.arange(20).repeat(30), keys=np.tile(np.arange(30), 20))
     watched.add(bad, batch="february")
     assert watched.alarm is not None
     assert "new hospitals have a risk above 30%. Stop relying on it" in str(watched)

@@ -114,9 +114,8 @@ def test_a_site_that_sends_two_files(tmp_path: Path, per_class: bool) -> None:
     mp.Site.from_evidence("elsewhere", agreed, evidence).save(tmp_path / "copy.json")
     with pytest.raises(mp.InvalidInput, match="'site 39' and 'elsewhere'"):
         mp.combine_sites([*paths, tmp_path / "copy.json"])
-    assert (
-        len(mp.combine_sites([*paths, tmp_path / "copy.json"], allow=["duplicates"]).tasks_) == 41
-    )
+    both = mp.combine_sites([*paths, tmp_path / "copy.json"], allow=["duplicates"])
+    assert len(both.tasks_) == 41
 
 
 def contents(rng: Any, tasks: int, sizes: tuple[int, int], draw_scores: Any) -> Contents:
@@ -175,9 +174,8 @@ def test_tasks_of_a_single_score_have_no_range_to_compare() -> None:
 
 def add_second_half(frame: pd.DataFrame) -> mp.MetaPS:
     first = frame.commune.isin(COMMUNES[:40])
-    promise = mp.MetaPS(**LEVELS | {"alpha": 0.2}).calibrate(
-        frame.score[first], frame.commune[first]
-    )
+    promise = mp.MetaPS(**LEVELS | {"alpha": 0.2})
+    promise.calibrate(frame.score[first], frame.commune[first])
     return promise.add(frame.score[~first].astype(np.float32), frame.commune[~first])
 
 

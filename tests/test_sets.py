@@ -369,9 +369,8 @@ def test_sites_whose_numbers_are_exact_have_the_most_informative_intervals() -> 
     """A threshold of 0 keeps every label of probabilities, but intervals of no width."""
     agreed, names = mp.Guarantee(**LEVELS), {"prediction": "guess", "y": "truth"}
     zeros = ((0.0,) * len(agreed.levels),)
-    sites = [
-        mp.Site(f"s{i}", agreed, (60,), zeros, np.dtype("f8"), columns=names) for i in range(40)
-    ]
+    kind = np.dtype("f8")
+    sites = [mp.Site(f"s{i}", agreed, (60,), zeros, kind, columns=names) for i in range(40)]
     exact = mp.combine_sites(sites)
     assert (exact.threshold_, exact.remarks_) == (0.0, [])
     with pytest.warns(UserWarning, match="The threshold is 0.0, so, if scores are probabilities"):

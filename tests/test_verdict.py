@@ -112,9 +112,7 @@ def wrong(
     others[examples if wrong_status == "violated" else 0] = 1
     share = alpha if wrong_status == "violated" else 1 - alpha
     mixed = share * others + (1 - share) * at_epsilon
-    return sum(
-        chance for misses, chance in outcomes(mixed, tasks) if decide(misses) == wrong_status
-    )
+    return sum(chance for found, chance in outcomes(mixed, tasks) if decide(found) == wrong_status)
 
 
 def binomial(examples: int, epsilon: float) -> NDArray[np.float64]:

@@ -79,11 +79,8 @@ def test_each_row_of_a_unit_is_as_likely_as_the_others(size: int) -> None:
 @pytest.mark.parametrize("rng", [0, 3])
 @pytest.mark.parametrize("per_class", [False, True])
 def test_the_rows_drawn_are_those_drawn_by_hand(rng: int, per_class: bool) -> None:
-    rows, by_hand, method = (
-        FRAME,
-        draw_by_hand(FRAME, rng),
-        mp.MetaPS(**LEVELS, per_class=per_class),
-    )
+    method, by_hand = mp.MetaPS(**LEVELS, per_class=per_class), draw_by_hand(FRAME, rng)
+    rows = FRAME
     labels = (rows.y, by_hand.y) if per_class else (None, None)
     method.calibrate(rows.p, rows.task, labels[0], within=rows.home, rng=rng)
     found = facts(method)

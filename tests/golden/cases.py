@@ -186,12 +186,8 @@ def draw_points(seed: int, groups: int = 40, rows: int = 30) -> tuple[Any, Any, 
     y = rng.integers(0, 3, len(group))
     x = rng.integers(-16, 17, (len(group), 3)) / 8
     x[np.arange(len(y)), y] += np.repeat(rng.integers(4, 16, groups), rows) / 8
-    return (
-        x,
-        np.array(["a", "b", "c"])[y],
-        x[:, 0] + rng.integers(-999, 999, len(group)) / 256,
-        group,
-    )
+    numbers = x[:, 0] + rng.integers(-999, 999, len(group)) / 256
+    return x, np.array(["a", "b", "c"])[y], numbers, group
 
 
 # Arrays
@@ -229,9 +225,7 @@ def new_matrix(dtype: Any = np.float64) -> Any:
     return np.random.default_rng(5).random((200, 3)).astype(dtype)
 
 
-SPLITS = [
-    f"{split} {delta}" for split in ("joint", "tight", "even", "0.2") for delta in (0.1, None)
-]
+SPLITS = [f"{s} {delta}" for s in ("joint", "tight", "even", "0.2") for delta in (0.1, None)]
 
 
 def _options(variant: str) -> dict[str, Any]:

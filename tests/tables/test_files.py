@@ -111,9 +111,8 @@ def test_headers(tmp_path: Path) -> None:
     assert open_source(tmp_path / "a.TSV.GZ").table.columns == ("x", "y")
 
 
-TEXT = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8
-)
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+TEXT = st.text(CHARACTERS, min_size=1, max_size=8)
 NUMBER = st.floats(allow_nan=False).map(repr) | st.sampled_from(["1", " 2 ", "-.5", "1e3", "+inf"])
 
 
