@@ -64,9 +64,8 @@ def test_shifted_tasks_keep_alpha() -> None:
 
 def test_how_many_sites_it_takes() -> None:
     levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
-    needed = [mp.plan(**levels, dishonest=m).tasks for m in (0, 1, 2, 5)]
-    assert needed == [29, 47, 62, 104]
-    assert [mp.plan(**levels, shift=s).tasks for s in (0, 0.01, 0.02, 0.05)] == [29, 33, 37, 60]
+    assert [mp.plan(**levels, dishonest=m).tasks for m in (1, 2, 5)] == [47, 62, 104]
+    assert [mp.plan(**levels, shift=s).tasks for s in (0, 0.01, 0.05)] == [29, 33, 60]
     assert "whatever up to 2 of the tasks send" in str(mp.plan(**levels, dishonest=2))
     # Without levels, alphas that leave nothing beside the shift are left out.
     offers: Any = mp.plan(sizes=[100] * 60, shift=0.1)

@@ -269,7 +269,7 @@ def test_no_rank_can_be_raised(tasks: int, within: list[float], alpha: float, de
             assert up > delta * (1 - ROUNDING)
 
 
-@pytest.mark.parametrize("tasks", [57, 500, 3000])
+@pytest.mark.parametrize("tasks", [57, 500])
 @pytest.mark.parametrize(("alpha", "delta"), [(0.1, 1e-5), (0.2, 0.05), (0.9, 0.3)])
 def test_all_of_delta_at_every_level_is_caught(tasks: int, alpha: float, delta: float) -> None:
     levels = Guarantee(epsilon=0.1, alpha=alpha, delta=delta).levels

@@ -120,6 +120,11 @@ def test_amber_comes_sooner_and_starts_again(promise: Any, rng: Any, tmp_path: P
     assert (facts["amber"]["task"], facts["ambers"]) == (monitor.ambers[-1].task, 1 + len(later))
     monitor.save(tmp_path / "m.json")
     again = mp.Monitor.load(tmp_path / "m.json")
+    assert (again.course, again.terms) == (monitor.course, monitor.terms)
+    assert again.batches == ["January", "February"]
+    assert again.to_frame().columns.tolist() == [*monitor.course[0]._fields]
+    with pytest.raises(mp.InvalidInput, match="promise must be passed"):
+        again.add(*draw(rng, ["c"]))
     same = (monitor.ambers, monitor.recent, str(monitor))
     assert (again.ambers, again.recent, str(again)) == same
     monitor.add(*draw(rng, names("well", 10), power=GOOD), batch="March")
@@ -262,21 +267,6 @@ def test_bad_tasks(promise: mp.MetaPS) -> None:
     other = mp.Monitor(promise, min_examples=20)  # another process may have begun the state file
     with pytest.raises(mp.InvalidInput, match="fewer than 1 examples.*min_examples=20"):
         other.add_evaluation(mp.evaluate(promise, [0.5, 0.7], ["a", "a"]))
-
-
-def test_state_files_hold_everything(promise: mp.MetaPS, rng: Any, tmp_path: Path) -> None:
-    monitor = mp.Monitor(promise, false_alarm=0.002, min_examples=5)
-    monitor.add(*draw(rng, names("a", 4), power=BAD), batch="2026-01")
-    monitor.add(*draw(rng, [7, 8]), batch="2026-02")
-    monitor.save(tmp_path / "monitor.json")
-    loaded = mp.Monitor.load(tmp_path / "monitor.json")
-    assert (loaded.course, loaded.terms) == (monitor.course, monitor.terms)
-    assert loaded.batches == ["2026-01", "2026-02"]
-    assert str(loaded) == str(monitor)
-    assert loaded.to_frame().columns.tolist() == [*monitor.course[0]._fields]
-    assert repr(loaded).startswith("<Monitor of 6 tasks: cannot tell yet, wealth ")
-    with pytest.raises(mp.InvalidInput, match="promise must be passed"):
-        loaded.add(*draw(rng, ["c"]))
 
 
 def test_one_task_of_each_cluster_counts(rng: Any) -> None:
