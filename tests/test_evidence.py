@@ -160,9 +160,8 @@ def chance_of_one(
         if misses_allowed >= 0:
             may_be_low[misses_allowed] = max(rank, may_be_low.get(misses_allowed, -1))
     shares = [bad * float(mass[k + 1 :].sum()) for k in sorted(may_be_low)]
-    return oracles.grown_union_probability(
-        tasks, shares, [may_be_low[k] for k in sorted(may_be_low)]
-    )
+    kept = [may_be_low[k] for k in sorted(may_be_low)]
+    return oracles.grown_union_probability(tasks, shares, kept)
 
 
 # Small tasks: every level together, at every make-up.
@@ -299,9 +298,8 @@ def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
     thresholds = np.array([row[k] for row, k in zip(padded, ranks, strict=True)], dtype=float)
     found = randomise_thresholds(names, sizes, thresholds, g)
     # The largest k < n with P(misses < k) + V P(misses = k) at most the level, as fractions.
-    order = sorted(
-        names, key=lambda name: hashlib.sha256(f"metapac randomise 7\n{name}".encode()).digest()
-    )
+    digests = {hashlib.sha256(f"metapac randomise 7\n{x}".encode()).digest(): x for x in names}
+    order = [digests[digest] for digest in sorted(digests)]
     for i, name in enumerate(names):
         v, n = Fraction(order.index(name) + 1, 37), int(sizes[i])
         alike = [(0, n, Fraction(0.2))]

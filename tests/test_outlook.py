@@ -159,9 +159,8 @@ def test_printed_commands_can_be_pasted(kind: str, tmp_path: Path, monkeypatch: 
     rows.to_csv("my scores.csv", index=False, sep=";")
     words += ["--separator", ";", "-o", "pilot.json"]
     if kind == "another table":
-        make_sites(30, 1).assign(site=lambda f: "old " + f.site).to_csv(
-            "old.csv", index=False, sep=";"
-        )
+        old = make_sites(30, 1).assign(site=lambda f: "old " + f.site)
+        old.to_csv("old.csv", index=False, sep=";")
         words += ["--pilot", "old.csv"]
     done = metapac("plan", "my scores.csv", *words)
     assert done.exit_code == 0, done.output

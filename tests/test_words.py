@@ -65,9 +65,8 @@ def calibrate_intervals() -> MetaPS:
 def watch(scores: Any, **changes: Any) -> Monitor:
     promise = calibrate(Context(unit="clinic", example="patient"), alpha=0.2)
     monitor = Monitor(promise, **changes)
-    monitor.add(
-        scores, np.repeat([f"new {i}" for i in range(len(scores) // 100)], 100), batch="May"
-    )
+    tasks = np.repeat([f"new {i}" for i in range(len(scores) // 100)], 100)
+    monitor.add(scores, tasks, batch="May")
     return monitor
 
 

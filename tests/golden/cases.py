@@ -560,9 +560,8 @@ G = mp.Guarantee(epsilon=0.2, alpha=0.3, delta=0.1)
 @case("study", "paper", "neighbours")
 def synthetic_study(folder: Path, variant: str) -> Any:
     study = fewshot.SyntheticStudy(tasks=40, examples=40, tests=3, labelled=30)
-    methods = (
-        fewshot.paper_methods(G, second_delta=0.01) if variant == "paper" else neighbour_methods(G)
-    )
+    paper = fewshot.paper_methods(G, second_delta=0.01)
+    methods = paper if variant == "paper" else neighbour_methods(G)
     rows = fewshot.run_study(study, guarantee=G, methods=methods, draws=3, rng=4)
     lines = [vars(line) | {"verdict": line.verdict} for line in fewshot.summarise(rows, G)]
     return {"rows": describe_rows(rows), "lines": close(lines)}
