@@ -271,14 +271,6 @@ def test_extreme_numbers_of_liars() -> None:
     assert values[-1] == 1.0
 
 
-def test_fewer_liars_move_the_threshold_by_as_many_ranks() -> None:
-    guarantee = agree("tight")
-    rank = guarantee.allowed_low_thresholds(90)[0]
-    for liars in range(rank + 1):
-        assert calibrate(guarantee, 90, liars, -math.inf) == rank + 1 - liars
-        assert calibrate(guarantee, 90, liars, math.inf) == rank + 1
-
-
 def test_sites_that_are_too_small_help_the_liars() -> None:
     guarantee = agree()
     whole = mp.count_liars(guarantee, 90)
