@@ -206,8 +206,8 @@ def test_the_fields_of_json_are_documented() -> None:
     assert seen == fields.keys()
 
 
-OTHERS = ("CHANGELOG", "CONTRIBUTING", "RELEASING", "VISION", "benchmarks/README")
-OTHERS += ("benchmarks/splits",)
+OTHERS = ["CHANGELOG", "CONTRIBUTING", "RELEASING", "VISION"]
+OTHERS += ["benchmarks/README", "benchmarks/splits"]
 LINKED = [*PAGES, *(ROOT / f"{name}.md" for name in OTHERS)]
 LINKED += sorted((ROOT / "experiments" / "notebooks").glob("*.md"))
 

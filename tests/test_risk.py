@@ -170,8 +170,8 @@ def test_the_guarantee_fails_at_most_with_probability_delta() -> None:
 
 @pytest.mark.filterwarnings("ignore:No threshold is certified")
 def test_one_number_for_a_task_would_break_it(monkeypatch: Any) -> None:
-    def shared(rng: int, tasks: Any, keys: Any = None) -> Any:
-        return np.repeat(draw(rng, tasks, keys)[::SIZE], SIZE)
+    def shared(*given: Any) -> Any:
+        return np.repeat(draw(*given)[::SIZE], SIZE)
 
     draw = mp.risk.draw_limits
     monkeypatch.setattr(mp.risk, "draw_limits", shared)
@@ -313,6 +313,14 @@ def test_tables_give_what_arrays_give(engine: str, tmp_path: Path) -> None:
         assert promise.task_thresholds_.tolist() == calibrate().task_thresholds_[order].tolist()
     found, wanted = mp.evaluate(promise, mp.open_table(NEW)), mp.evaluate(calibrate(), new_losses())
     assert found.missed.tolist() == wanted.missed.tolist()
+    at = f"loss_{GRID.tolist().index(promise.threshold_)}"
+    one = mp.open_table(NEW, mp.Columns(losses=at))
+    assert mp.evaluate(promise, one).missed.tolist() == wanted.missed.tolist()
+    above = mp.open_table(mixed.assign(loss_20=9.0), columns)
+    with pytest.raises(mp.InvalidInput, match=r"9 at threshold .* \(id \d+, in task 'site 0'\)"):
+        mp.MetaRisk(**LEVELS).calibrate(above)
+    with pytest.raises(mp.InvalidInput, match="id holds '7' twice"):
+        mp.MetaRisk(**LEVELS).calibrate(mp.open_table(FRAME.assign(image=7), columns))
 
 
 # Misuse speaks up.
@@ -362,6 +370,9 @@ def test_the_callable_and_the_parameters_are_checked_too() -> None:
     assert_refused(
         "losses between", method.calibrate, lambda t: np.full(1000, 2 * t), FRAME.site, GRID
     )
+    assert_refused(
+        "losses shape", method.calibrate, lambda t: LOSSES[: 9 + (t > 0), 0], FRAME.site, GRID
+    )
     assert_refused("per_class loss", mp.MetaRisk, **LEVELS, per_class=True)
     assert_refused("rng", mp.MetaRisk(**LEVELS, rng=-1).calibrate, LOSSES, FRAME.site, GRID)
     with pytest.raises(TypeError, match="splitt"):
@@ -371,6 +382,14 @@ def test_the_callable_and_the_parameters_are_checked_too() -> None:
     assert "per_class" not in method.get_params()
     assert_refused("make_site", method.task_threshold, LOSSES)
     assert_refused("make_site", method.combine, [[0.1] * 13] * 40)
+    assert_refused("calibrate_intervals loss", method.calibrate_intervals, GRID, GRID, GRID)
+    with pytest.raises(mp.InfeasibleGuarantee, match="to keep everything"):
+        method.calibrate(LOSSES[:50], FRAME.site[:50], GRID)
+    assert_refused("scores truth shape", mp.MetaRisk.missed_share, [[0.1]], [[True, True]], GRID)
+    assert_refused("scores truth length", mp.MetaRisk.missed_share, [[0.1]], [], GRID)
+    assert_refused("scores truth NaN", mp.MetaRisk.missed_share, [[np.nan]], [[True]], GRID)
+    assert_refused("scores costs shape", mp.MetaRisk.missed_cost, [0.1, 0.2], [1.0], GRID)
+    assert_refused("limit above 0", mp.MetaRisk.capped_distance, [[0.1]], [[1.0]], GRID, 0)
 
 
 def test_new_losses_must_be_like_those_of_the_calibration() -> None:
