@@ -286,6 +286,25 @@ def test_one_level_is_the_tight_split(tasks: int, alpha: float, delta: float) ->
     assert joint_ranks(tasks, (level,), delta) == tight.allowed_low_thresholds(tasks) == expected
 
 
+@pytest.mark.parametrize(
+    ("alpha", "delta"),
+    [(0.1, 1e-5), (0.1, 0.05), (0.05, 1e-3), (0.2, 1e-9), (0.3, 0.5), (0.4, 0.01)],
+)
+def test_no_rank_is_below_that_of_four_levels_that_share_delta(alpha: float, delta: float) -> None:
+    g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta)
+    counts = np.unique(np.r_[np.arange(1, 200), np.geomspace(200, 3000, 30).astype(int)])
+    ranks = np.array([g.allowed_low_thresholds(int(tasks)) for tasks in counts])
+    for level in (0.02, 0.1, 0.25, 0.5):
+        j = JOINT_LEVELS.index(level)
+        old = allowed_errors(counts, g.levels[j].alpha_across, delta / 4)
+        assert (ranks[:, j] >= old).all()
+    # The joint split is feasible as soon as a single level is.
+    first = allowed_errors(counts, g.levels[0].alpha_across, delta)
+    np.testing.assert_array_equal(ranks.max(axis=1) >= 0, first >= 0)
+    # What is feasible stays feasible with more tasks.
+    assert (np.diff(ranks.max(axis=1) >= 0) >= 0).all()
+
+
 @settings(max_examples=60)
 @given(
     tasks=st.integers(5, 300),
