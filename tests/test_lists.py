@@ -155,8 +155,8 @@ def test_the_least_number_of_tasks() -> None:
     assert_refused("listed", mp.plan_list, 1, **levels, alpha=0.1)
     assert_refused("new_tasks delta", mp.plan_list, 53, epsilon=0.1, alpha=0.1, delta=None)
     # What is declared counts here too, in Python and on the command line, or is refused.
-    honest, other = (mp.plan_list(53, **levels, alpha=0.3, dishonest=m).label for m in (0, 1))
-    assert (other or 0) > (honest or 99)
+    honest, lying = (mp.plan_list(53, **levels, alpha=0.3, dishonest=m).label for m in (0, 1))
+    assert (lying or 0) > (honest or 99)
     rule, iid = (mp.plan_list(53, **levels, alpha=0.3, sampling=s) for s in ("any", "iid"))
     assert iid.divisions[0].examples_per_task <= rule.divisions[0].examples_per_task
     assert_refused("new_tasks shift", mp.plan_list, 53, **levels, alpha=0.1, shift=0.02)
