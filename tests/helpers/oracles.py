@@ -24,9 +24,8 @@ FALSE_ALARM = 1e-6
 def binomial_cdf(k: int, n: int, epsilon: float) -> Fraction:
     """P[Binomial(n, epsilon) <= k], summed as fractions of the very double passed."""
     p = Fraction(epsilon)
-    return sum(
-        (math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(k + 1)), start=Fraction(0)
-    )
+    terms = (math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(k + 1))
+    return sum(terms, start=Fraction(0))
 
 
 def allowed_errors(n: int, epsilon: float, delta: float) -> int:
