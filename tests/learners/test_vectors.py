@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -201,19 +199,6 @@ def test_bad_input_is_named() -> None:
     for action, message in cases:
         with pytest.raises(InvalidInput, match=message):
             action()
-
-
-def test_torch_is_not_imported() -> None:
-    code = (
-        "import sys, numpy as np; "
-        "from metapac.fewshot import ClassPool, PrototypeLearner, accuracy, score_tasks; "
-        "pool = ClassPool(np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 6); "
-        "score_tasks(PrototypeLearner(), pool.tasks(3, ways=3, shots=2, queries=2, rng=0)); "
-        "accuracy(PrototypeLearner(), pool, tasks=4); print('torch' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
 
 
 # Banks, for studies.
