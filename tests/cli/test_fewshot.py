@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from metapac import artefact, load
-from metapac.fewshot import load_learner, load_pools, read_samples
+from metapac import artefact
+from metapac.fewshot import load_learner, load_pools
 from metapac.fewshot.datasets.pools import RUN
 from metapac.fewshot.scoring import accuracy
-from tests.helpers.commands import LEVELS, metapac
-from tests.helpers.sample_logs import sample, write_log
+from tests.helpers.commands import metapac
 
 SHORT = ["--epochs", 2, "--episodes", 4, "--batch", 4, "--tasks", 20, "--device", "cpu"]
 SIZE = ["--ways", 3, "--shots", 2, "--queries", 4]
@@ -96,26 +94,6 @@ def test_a_split_that_does_not_fit_the_data_is_refused() -> None:
             "train", data, "--pools", "s.json", "-o", "never", code=2
         )
     assert not Path("never").exists()
-
-
-def test_sets_and_answers_of_prompts_are_those_of_the_library(folder: Path) -> None:
-    for part, seed in (("old", 0), ("new", 1)):
-        rng = np.random.default_rng(seed)
-        for task in range(40):
-            labels = rng.integers(3, size=40)
-            values = rng.normal(-9, 1, (40, 4)) + 3 * (np.arange(4) == labels[:, None])
-            rows = zip(values.tolist(), labels.tolist(), range(40), strict=True)
-            records = [sample(row, label, doc_id=i) for row, label, i in rows]
-            name = f"samples_{part}{task}_2026-01-31T12-34-56.789012.jsonl"
-            write_log(folder / part, records, name)
-        run("score", part, "--model", "m", "-o", f"{part}.parquet")
-    run("calibrate", "old.parquet", *LEVELS, "-o", "promise.json")
-    run("predict", "promise.json", "new.parquet", "--answer", "-o", "sets.parquet")
-    rows, samples = pd.read_parquet("sets.parquet"), read_samples("new")
-    sets = samples.predict_sets(load("promise.json"))
-    assert [row.tolist() for row in rows["set"]] == sets
-    answers = [kept[0] if len(kept) == 1 else None for kept in sets]
-    assert [None if pd.isna(a) else int(a) for a in rows["answer"]] == answers
 
 
 def test_torchrun_shares_a_run_between_two_processes(

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-import metapac
 from metapac.fewshot import scoring
 from metapac.fewshot.reproduce import demos
 from metapac.fewshot.scoring import accuracy
-from metapac.guarantee import format_share
 from metapac.heart_sites import read_sample
 
 
@@ -80,22 +78,6 @@ def test_the_plain_guarantee_misses_the_rare_class_and_the_other_finds_it(
         part = {part.label: part for part in attempt.evaluation.classes or ()}["yes"]
         assert part.examples == attempt.of_yes.examples.sum()
         assert part.missed == attempt.of_yes.missed.sum()
-
-
-def test_promises_picture_and_reports_are_written(tmp_path: Path) -> None:
-    found = demos.demonstrate("sites", tmp_path / "new")
-    assert isinstance(found, demos.SitesDemo)
-    plain, per_class, picture, *reports = found.files
-    assert metapac.load(plain).threshold_ == found.plain.predictor.threshold_
-    assert "label is 'yes', at most 10%" in metapac.load(per_class).explain()
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    one, other = (path.read_text(encoding="utf-8") for path in reports)
-    assert "Checked on new states: holds, but a class is missed" in one
-    assert "“<bdi>yes</bdi>” is missed in 1,9" in one
-    assert "Checked on new states: holds</strong>" in other
-    for html, attempt in ((one, found.plain), (other, found.per_class)):
-        answered = (attempt.evaluation.set_shares or {})["single"]
-        assert f"The model answers {format_share(answered)} of the respondents" in html
 
 
 def test_the_logistic_regression_is_at_its_optimum_and_stays_finite() -> None:

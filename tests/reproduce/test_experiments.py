@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 from dataclasses import fields, replace
 
 import numpy as np
@@ -13,10 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac.fewshot import run_study, summarise
 from metapac.fewshot.reproduce import experiments
-from metapac.fewshot.study.methods import SECOND_DELTA
-from tests.helpers.studies import GUARANTEE, SmallStudy
 
 MINI = experiments.EXPERIMENTS["miniimagenet"]
 
@@ -38,24 +34,6 @@ def test_the_description_says_all_that_matters() -> None:
 
 
 # Methods
-
-
-def test_all_methods_run_on_the_same_draws() -> None:
-    chosen = experiments.all_methods(GUARANTEE)
-    rows = run_study(SmallStudy(tests=2), guarantee=GUARANTEE, methods=chosen, draws=2)
-    assert rows.methods() == [(method.name, method.guarantee.delta) for method in chosen]
-    assert len(summarise(rows, GUARANTEE)) == len(chosen) == 17
-    assert [*dict.fromkeys(method.name for method in chosen)] == [
-        "PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle",
-        "FedCP-QQ", "averaged thresholds", "HCP", "multi-environment", experiments.GRID_NAME,
-    ]  # fmt: skip
-    loose = {method.name for method in chosen if method.guarantee.delta == SECOND_DELTA}
-    assert loose == {"PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint"}
-    for method in chosen:
-        if method.name.startswith("Meta-PS"):
-            assert method.guarantee.split == method.name.split()[1].strip(",")
-        assert (method.rule is experiments.GRID) == (method.name == experiments.GRID_NAME)
-        assert pickle.loads(pickle.dumps(method)).describe() == method.describe()
 
 
 COARSE = 0.05

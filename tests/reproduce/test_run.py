@@ -23,22 +23,14 @@ from metapac.fewshot.datasets.pools import LoadedPools
 from metapac.fewshot.pools import GroupPool
 from metapac.fewshot.quantile_predictor import QuantilePredictor
 from metapac.fewshot.reproduce import run
-from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Experiment, list_controls
+from metapac.fewshot.reproduce.experiments import Experiment, list_controls
 from metapac.fewshot.scoring import read_stored
 from metapac.fewshot.study.draws import ScoredTask
 from metapac.fewshot.study.run import read_rows, read_settings
 from metapac.fewshot.training.loop import Recipe
+from tests.helpers import experiments as tiny
 from tests.helpers.commands import metapac
-from tests.helpers.experiments import (
-    CLASSES,
-    GROUPS,
-    STRONG,
-    TINY,
-    class_pools,
-    count_embedded,
-    group_pools,
-    shrink,
-)  # fmt: skip
+from tests.helpers.experiments import CLASSES, GROUPS, STRONG, class_pools, group_pools
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 DATA = class_pools()
@@ -49,7 +41,7 @@ BANK = replace(CLASSES, tasks_from="bank", bank=(14, 5))
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Small data for the experiments of tests/helpers/experiments.py."""
-    shrink(monkeypatch)
+    tiny.shrink(monkeypatch)
     pools = {"sites": group_pools(), "points": DATA}
     monkeypatch.setattr(run, "load", lambda experiment, home: pools[experiment.data])
     monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4,))
@@ -123,7 +115,7 @@ def test_a_learner_is_trained_once_and_described(
 
 
 def with_training(**changes: Any) -> Experiment:
-    return replace(CLASSES, training=replace(TINY, **changes))
+    return replace(CLASSES, training=replace(tiny.TINY, **changes))
 
 
 OTHERS: dict[str, Callable[[Path], run.SeedRun]] = {
@@ -234,7 +226,7 @@ def test_a_control_embeds_no_pool_again_and_differs_in_one_thing(
     e = replace(CLASSES, guarantee=GUARANTEE)  # for which 12 tasks are enough
     own = start(tmp_path, e)
     learner = own.train("cpu")
-    embedded = count_embedded(small)
+    embedded = tiny.count_embedded(small)
     main = own.evaluate(learner, run.as_control(e))
     assert embedded == [180, 180, 180]  # validation, calibration and test
     controls = {control.name: control for control in list_controls(e)}
@@ -289,7 +281,7 @@ def test_arrays_of_another_run_and_damaged_ones_are_computed_again(
         sent = pickle.loads(pickle.dumps(study))  # to workers
         return sent.draw(np.random.default_rng(0))
 
-    embedded = count_embedded(small)
+    embedded = tiny.count_embedded(small)
     first = draw()
     again = draw()
     assert len(embedded) == 3
@@ -375,7 +367,7 @@ def test_tasks_of_a_bank_are_scored_once(tmp_path: Path, small: pytest.MonkeyPat
         rows = own.evaluate(learner, run.as_control(BANK))
     assert fast == [True] * (8 + 14 + 5)  # data that only one task has
     assert len(rows) == 2 * 3 * len(rows.methods())
-    embedded = count_embedded(small)
+    embedded = tiny.count_embedded(small)
     (longer,) = train_and_evaluate(start(tmp_path, replace(BANK, draws=3), data))
     assert embedded == []
     assert same_rows(longer.take(longer.draw < 2), rows)
@@ -466,50 +458,19 @@ def test_a_folder_of_other_seeds_or_of_something_else_is_left_as_it_is(
     assert trained == [0, 1]
 
 
-def test_controls_are_run_for_every_seed(tmp_path: Path, trained: list[int]) -> None:
-    plain = run.reproduce(CLASSES, tmp_path, seeds=2, device="cpu")
-    assert plain.controls == []
-    stages: list[str] = []
-    found = run.reproduce(
-        CLASSES, tmp_path, seeds=2, controls=True, device="cpu",
-        progress=lambda stage, done, total: stages.append(stage),
-    )  # fmt: skip
-    assert found.summary.lines == plain.summary.lines
-    assert trained == [0, 1]
-    controls = {control.name: result for control, result in found.controls}
-    assert {name: len(lines) for name, lines in controls.items()} == {
-        "seen": 2, "no-shift": 11, "n-12": 4,
-    }  # fmt: skip
-    for name, result in controls.items():
-        assert f"seed 1: {name}: draws" in stages
-        folders = [tmp_path / f"seed-{i}" / "controls" / name for i in range(2)]
-        stored = summarise([read_rows(folder) for folder in folders], result.guarantee)
-        assert result.lines == stored.lines
-        assert f"\nControl {name} (" in str(found)
-
-
-def test_glyphs_agree_with_the_claims_and_are_printed_and_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_glyphs_agree_with_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_CHARACTERS", (50, 10, 30, 30))
     monkeypatch.setattr(run, "QUANTILE_TASKS", 100)
     words = ("reproduce", "glyphs", "--draws", 3, "--device", "cpu", "-o", tmp_path, "--json")
-    result = metapac(*words)
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+    found = json.loads(metapac(*words).stdout)
     claims = {each["claim"].partition(":")[0]: each["status"] for each in found["claims"]}
     for name in ("Meta-PS even", "Meta-PS tight", "Meta-PS joint", "PS-Test"):
         assert claims[name] == "agrees"
     # Three draws, and tasks of 150 examples: what is seen may be noise.
     assert claims["PS"] in ("agrees", "cannot tell yet")
-    assert {claim["source"] for claim in found["claims"]} == {"not in the paper"}
-    for name in ("error", "size", "error_per_set", "error_per_delta"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 5000
-        assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
     learner = run.read_learner(tmp_path / "seed-0")
     assert found["accuracy"] == [learner["accuracy"]]
     assert learner["accuracy"] > 0.3  # chance is 0.2
-    assert learner["experiment"] == as_json("a", EXPERIMENTS["glyphs"].describe())
     rows = read_rows(tmp_path / "seed-0")
     ours, grid = (rows.select(name) for name in ("Meta-PS even", "Meta-PS even, grid"))
     gaps = ours.threshold - grid.threshold
