@@ -146,9 +146,7 @@ def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
     assert "keeps every label: needs more tasks or examples" in result  # Meta-CP
     assert sum(text.startswith("keeps") for text in result) == 5
     figures.draw_error_per_set(rows, STRICT, title="", path="some.png")
-    assert legend(drawn[0].axes[0])[0].endswith(
-        "(keeps every label: needs 52 tasks of 16 examples)"
-    )
+    assert "keeps every label: needs 52 tasks of 16" in legend(drawn[0].axes[0])[0]
 
 
 def test_a_figure_is_the_same_twice(rows: Rows, tmp_path: Path) -> None:

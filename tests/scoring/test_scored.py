@@ -10,19 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapac import Columns, MetaPS, evaluate, open_table
-from metapac.fewshot import (
-    ClassPool,
-    GroupPool,
-    LogisticLearner,
-    PrototypeLearner,
-    RidgeLearner,
-    fit_temperature,
-    load_learner,
-    load_pools,
-    save_weights,
-    score_examples,
-)
+from metapac import Columns, MetaPS, evaluate, fewshot, open_table
+from metapac.fewshot import ClassPool, PrototypeLearner, RidgeLearner, load_learner, score_examples
 from metapac.fewshot.options import Drawing, Embeddings, NewExamples, Run, Training
 from metapac.fewshot.scored_tables import (
     Model,
@@ -108,33 +97,16 @@ def test_a_table_in_memory_is_calibrated_and_evaluated_as_it_is() -> None:
     assert (len(found.tasks), int(np.sum(found.missed))) == (80, missed)
 
 
-def test_every_group_is_a_task_once() -> None:
-    pool = GroupPool(X, CODES % 2, [f"site {i % 4}" for i in range(288)], name="test")
-    table, provenance, notes = score(pool, shots=10)
-    assert sorted(set(table["task"])) == [f"site {i}" for i in range(4)]
-    assert len(table["task"]) == 288 - 4 * 10
-    assert provenance.model == "prototypes, 10 shots"
-    assert provenance.details["queries"] is None
-    assert "classes_column" not in provenance.columns
-    assert notes == ()
-    assert len(score(pool, shots=10, queries=5, tasks=7).table["task"]) == 35
-    assert_refused("ways groups", score, pool, ways=2)
-
-
 def test_classes_that_are_too_small_are_left_out_and_recorded() -> None:
     pool = ClassPool(X[9:], Y[9:], name="calibration")  # class 00 has three examples
     with pytest.warns(UserWarning, match="class 00"):
         table, provenance, _ = score(pool, tasks=60, queries=4)
     assert (provenance.details["left_out"], provenance.details["units"]) == (["class 00"], 23)
     np.testing.assert_array_equal(Y[9:][table["example"]], table["label"])
-    assert "left_out" not in score(tasks=3, queries=4).provenance.details
-    assert_refused("ways", score, ways=25, queries=4)
-    assert_refused("shots queries=2", score, shots=10)
-    assert_refused("score softmax", score, score="softmax")
 
 
 def test_tasks_of_a_run_are_those_of_the_library(trained: Path) -> None:
-    learner, loaded = load_learner(trained), load_pools(trained)
+    learner, loaded = load_learner(trained), fewshot.load_pools(trained)
     checksum = weights_checksum(learner)
     for name, pool in vars(loaded.pools).items():
         scored = run(trained, replace(TASKS, pool=None if name == "calibration" else name))
@@ -152,7 +124,7 @@ def test_tasks_of_a_run_are_those_of_the_library(trained: Path) -> None:
 
 def test_weights_are_scored_on_any_data(trained: Path, tmp_path: Path) -> None:
     learner = load_learner(trained)
-    save_weights(learner, tmp_path / "w.safetensors")
+    fewshot.save_weights(learner, tmp_path / "w.safetensors")
     data = str(trained.parent / "rows.npz")
     scored = run(tmp_path / "w.safetensors", data=data)
     assert_same_scores(scored, tabulate(learner, ClassPool(X, Y, name="all").tasks(6, **SHAPE)))
@@ -170,18 +142,14 @@ def test_the_data_of_a_run_may_move_but_not_change(trained: Path, tmp_path: Path
     data, moved = trained.parent / "rows.npz", tmp_path / "moved.npz"
     data.rename(moved)
     try:
-        with pytest.raises(FileNotFoundError, match="rows.npz"):
-            run(trained)
         assert len(run(trained, data=str(moved)).table["task"]) == 6 * 3 * 4
-        np.savez(tmp_path / "other.npz", x=X, y=Y[::-1])
-        assert_refused("other.npz", run, trained, data=str(tmp_path / "other.npz"))
     finally:
         moved.rename(data)
     file = trained / "model.safetensors"
     before, learner = file.read_bytes(), load_learner(trained)
     try:
         next(learner.module.parameters()).data.add_(1e-7)
-        save_weights(learner, file)
+        fewshot.save_weights(learner, file)
         assert_refused("run.json", run, trained)
     finally:
         file.write_bytes(before)
@@ -192,7 +160,7 @@ def test_groups_of_a_run_and_a_new_group_have_the_labels_of_training(tmp_path: P
     maml = Training(epochs=1, episodes=4, batch=4, tasks=4, learner="maml")
     folder = train(tmp_path, maml, arrays, shots=6, pools=[6, 2, 0, 4])
     table, provenance, _ = run(folder, Drawing(pool="test"))
-    pools = load_pools(folder).pools
+    pools = fewshot.load_pools(folder).pools
     assert sorted(set(table["task"].tolist())) == pools.test.names
     assert provenance.details["trained_on"] == [*pools.train.names, *pools.validation.names]
     assert provenance.model.startswith("MAML ")
@@ -226,12 +194,9 @@ def test_new_examples_are_scored_as_by_the_adapted_learner(trained: Path, tmp_pa
         assert not {"label", "score"} & {*scored.provenance.columns}
         assert scored.provenance.score == "margin"
         assert scored.provenance.model.endswith(", 2-4 ways, 1,2 shots")
-    assert_refused("4-5 ways 3", run, trained, Drawing(ways=range(4, 6)), new)
-    assert_refused("1,3 shots 2 'class 00'", run, trained, Drawing(shots=[1, 3]), new)
-    for given in ({"pool": "test"}, {"tasks": 3}, {"queries": 4}, {"rng": 1}):
+    for given in ({"pool": "test"}, {"queries": 4}, {"rng": 1}):
         assert_refused(next(iter(given)), run, trained, Drawing(**given), new)
-    for missing in (NewExamples(new=new.new), NewExamples(support=new.support)):
-        assert_refused("new support", run, trained, Drawing(), missing)
+    assert_refused("new support", run, trained, Drawing(), NewExamples(support=new.support))
     for folder in (replace(new, new=tmp_path), replace(new, support=tmp_path)):
         assert_refused("folder", run, trained, Drawing(), folder)
     wide = np.zeros((3, 5))
@@ -282,7 +247,7 @@ def test_the_learner_of_vectors_is_that_of_the_library(file: Path) -> None:
         ({}, PrototypeLearner(), "prototypes (metric euclidean, temperature 1.0)"),
         ({"metric": "cosine", "temperature": 0.1}, PrototypeLearner("cosine", 0.1), "prototypes ("),
         ({"learner": "ridge", "penalty": 2.0}, RidgeLearner(2.0), "ridge (penalty 2.0, temp"),
-        ({"learner": "logistic"}, LogisticLearner(), "logistic (penalty 1.0)"),
+        ({"learner": "logistic"}, fewshot.LogisticLearner(), "logistic (penalty 1.0)"),
     )
     for options, learner, name in cases:
         scored = score_embeddings(file, TASKS, Embeddings(**options), model="clip")
@@ -310,34 +275,6 @@ def test_halves_share_no_class_and_do_not_depend_on_the_seed(file: Path) -> None
     assert any("fitted on 4 classes" in note for note in notes)
     rest = ~np.isin(Y, [*found["all"]])
     tasks = ClassPool(X[rest], Y[rest]).tasks(200, **SHAPE)
-    temperature = float(f"{fit_temperature(PrototypeLearner(), tasks).temperature:.3g}")
+    temperature = float(f"{fewshot.fit_temperature(PrototypeLearner(), tasks).temperature:.3g}")
     (model,) = models
     assert f"temperature {temperature})" in model
-
-
-def test_labels_of_groups_keep_their_names(tmp_path: Path) -> None:
-    names = np.array(["no", "yes"])[CODES % 2]
-    np.savez(tmp_path / "x.npz", x=X, y=names, groups=np.arange(288) // 48)
-    table, provenance, _ = score_embeddings(tmp_path / "x.npz", Drawing(shots=10, pool="test"))
-    assert names[table["example"]].tolist() == table["label"].tolist()
-    assert provenance.columns["classes"] == ["no", "yes"]
-    assert len({*table["task"].tolist()}) == 3
-    assert provenance.details["unit"] == "group"
-
-
-def test_bad_options_of_vectors_are_named(file: Path, tmp_path: Path) -> None:
-    cases: Any = (
-        ({"learner": "knn"}, "learner 'prototypes' 'knn'"),
-        ({"learner": "ridge", "metric": "cosine"}, "metric learner='ridge'"),
-        ({"metric": "l1"}, "metric 'euclidean' 'l1'"),
-        ({"fit_temperature": True, "temperature": 2.0}, "fit_temperature temperature"),
-        ({"fit_temperature": True, "learner": "logistic"}, "temperature learner='logistic'"),
-    )
-    for options, words in cases:
-        assert_refused(words, score_embeddings, file, TASKS, Embeddings(**options))
-    grouped, fitted = Embeddings(groups="g.npy"), Embeddings(fit_temperature=True)
-    assert_refused("groups", score_embeddings, file, TASKS, grouped, file)
-    assert_refused("fit_temperature", score_embeddings, file, TASKS, fitted, file)
-    assert_refused("pool 'train'", score_embeddings, file, replace(TASKS, pool="train"))
-    np.savez(tmp_path / "one.npz", x=X, y=CODES * 0)
-    assert_refused("pool='test'", score_embeddings, tmp_path / "one.npz", Drawing(pool="test"))
