@@ -250,7 +250,7 @@ def test_seeds_are_summarised_together_and_must_be_alike() -> None:
 
 def test_a_summary_says_what_its_intervals_cover_and_what_is_left_out() -> None:
     covers = {summarise([table(np.zeros((d, 3)))] * s, G).covers for s in (1, 2, 3) for d in (1, 4)}
-    assert len(covers) == 6
+    assert len(covers) == 5  # of three seeds the draws do not matter
     rows = table([[0.1]])
     assert "Meta-CP is left out" in summarise(rows, G).notes[0]
     assert summarise(table([[0.1]], method="Meta-CP"), G).notes == ()
@@ -332,7 +332,5 @@ def test_the_scale_of_sizes_suits_useful_methods(tmp_path: Path) -> None:
         for text in [text for text in axes.texts if "keeps" in text.get_text()]:
             extent = text.get_window_extent()
             assert place.y0 < extent.y0 < extent.y1 < place.y1
-    assert not [
-        line for line in summarise(close, G).plot().axes[1].lines if line.get_marker() == "^"
-    ]
+    assert "^" not in [line.get_marker() for line in summarise(close, G).plot().axes[1].lines]
     assert summarise(parts[0], G).plot().axes[1].get_ylim()[1] > 20
