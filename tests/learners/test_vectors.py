@@ -16,16 +16,8 @@ from scipy.optimize import check_grad
 from sklearn.linear_model import Ridge
 from torch import nn
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    ClassPool,
-    GroupPool,
-    LogisticLearner,
-    ProtoNet,
-    PrototypeLearner,
-    RidgeLearner,
-    Task,
-)
+from metapac import InvalidInput, fewshot
+from metapac.fewshot import ClassPool, LogisticLearner, PrototypeLearner, RidgeLearner, Task
 from metapac.fewshot.learners import vectors
 from metapac.fewshot.learners.vectors import Objective
 
@@ -76,8 +68,8 @@ def softmax(logits: Any) -> Any:
 def test_prototypes_equal_a_protonet_on_the_identity(seed: int, kind: str, width: int) -> None:
     task = draw_task(*draw(kind, seed, width), seed)
     for expected in (
-        ProtoNet(nn.Identity()).bank(task.x).predict_proba(task),
-        predict(ProtoNet(nn.Identity()), task),
+        fewshot.ProtoNet(nn.Identity()).bank(task.x).predict_proba(task),
+        predict(fewshot.ProtoNet(nn.Identity()), task),
     ):
         actual = predict(PrototypeLearner(), task)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
@@ -238,7 +230,7 @@ def test_leaving_one_out_equals_a_plain_loop(
     learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "_WORK", work)
-    pool = GroupPool(X, Y % 3, np.arange(120) % 4)
+    pool = fewshot.GroupPool(X, Y % 3, np.arange(120) % 4)
     tasks = list(pool.tasks(5, shots=6, queries=2, rng=0))
     actual = learner.bank(pool.x).leave_one_out(tasks)
     for row, task in zip(actual, tasks, strict=True):

@@ -14,14 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from metapac import Context, InvalidInput, fewshot
-from metapac.fewshot import (
-    CallableLearner,
-    ClassPool,
-    ProtoNet,
-    PrototypeLearner,
-    Task,
-    score_tasks,
-)
+from metapac.fewshot import ClassPool, ProtoNet, PrototypeLearner, Task, score_tasks
 from metapac.fewshot.scoring import Outputs, Stored, read_stored, score_matrix, tabulate
 from metapac.score_functions import NAMES, ScoreFunction
 
@@ -314,7 +307,7 @@ def test_learners_of_others_are_safe_at_any_batch_size(
         logits = np.maximum(new.astype(precision) @ first, 0) @ (gain * second).astype(precision)
         return logits if outputs == "logits" else softmax(logits).astype(precision)
 
-    learner, task = CallableLearner(function, outputs=outputs), drawn_task(x, y, rng)
+    learner, task = fewshot.CallableLearner(function, outputs=outputs), drawn_task(x, y, rng)
     calibrated = score_tasks(learner, [task])[0]
     scorer = learner.adapt(task.support_x, task.support_y, classes=3)
     deployed = true_scores(in_parts(scorer.predict_proba, task.query_x, batch), task)
@@ -348,7 +341,7 @@ def test_a_score_of_your_own_is_calibrated_deployed_and_named(tmp_path: Path) ->
     assert (lowered >= true - 1e-4 * np.abs(matrix).max(1)).all()
     name = f"{__name__}.odds_against"
     assert Context(score=odds_against).score == name
-    logits = CallableLearner(lambda *parts: np.zeros((len(parts[2]), 3)), outputs="logits")
+    logits = fewshot.CallableLearner(lambda *parts: np.zeros((len(parts[2]), 3)), outputs="logits")
     np.testing.assert_allclose(score_tasks(logits, [task], score=odds_against)[0], -2, rtol=1e-9)
 
 

@@ -15,23 +15,8 @@ import torch
 from scipy import stats
 from sklearn.naive_bayes import GaussianNB
 
-from metapac import BadArtefact, InvalidInput, MetaPS
-from metapac.fewshot import (
-    CallableLearner,
-    ClassPool,
-    DomainPool,
-    GroupPool,
-    PoolStudy,
-    ProtoNet,
-    PrototypeLearner,
-    RidgeLearner,
-    SklearnLearner,
-    Task,
-    fit_offset,
-    load_offset,
-    score_examples,
-    score_tasks,
-)
+from metapac import BadArtefact, InvalidInput, MetaPS, fewshot
+from metapac.fewshot import ClassPool, PrototypeLearner, load_offset, score_examples, score_tasks
 from metapac.fewshot.adapters import ROUNDS, WEIGHT
 from metapac.fewshot.offset import SIZE, TaskOffset, describe_outputs, fit_weights
 from metapac.fewshot.options import Drawing
@@ -59,8 +44,8 @@ POOLS: list[tuple[Any, dict[str, Any]]] = [
     (ClassPool(X[UNEQUAL], Y[UNEQUAL]), SHAPE),
     (ClassPool(X, Y), SHAPE | {"ways": range(2, 5), "shots": (1, 3)}),
     (ClassPool(X, Y, transform=shifts), SHAPE),
-    (DomainPool(X, Y % 8, Y // 8), SHAPE),
-    (GroupPool(X, Y % 3, Y // 2), GROUPED | {"queries": 9}),
+    (fewshot.DomainPool(X, Y % 8, Y // 8), SHAPE),
+    (fewshot.GroupPool(X, Y % 3, Y // 2), GROUPED | {"queries": 9}),
 ]
 
 
@@ -82,7 +67,7 @@ def test_unlabelled_examples_change_nothing_else_of_a_task(case: int) -> None:
 
 
 def test_of_a_group_the_queries_are_all_that_is_left() -> None:
-    pool = GroupPool(X, Y % 3, Y // 2)
+    pool = fewshot.GroupPool(X, Y % 3, Y // 2)
     drawn: Any = pool.tasks(**GROUPED, unlabelled=20)
     for old, task in zip(pool.tasks(**GROUPED), drawn, strict=True):
         np.testing.assert_array_equal(task.support, old.support)
@@ -102,7 +87,7 @@ def test_bad_input_is_refused() -> None:
     fields: dict[str, Any] = {"x": x, "support_y": y, "query_y": y, "classes": 1, **positions}
     for shared in (2, 5):  # a support example, a query
         with pytest.raises(InvalidInput, match=f"unlabelled must not have position {shared}"):
-            Task("a", **fields, unlabelled=np.array([7, shared]))
+            fewshot.Task("a", **fields, unlabelled=np.array([7, shared]))
     with pytest.raises(InvalidInput, match="shots \\+ queries \\+ unlabelled / ways = 41"):
         ClassPool(X, Y).tasks(2, **SHAPE, unlabelled=100)
     with pytest.raises(InvalidInput, match="unlabelled must"):
@@ -132,8 +117,8 @@ def test_learners_get_unlabelled_examples_if_they_take_them() -> None:
         assert any(np.array_equal(expected, given) for given in recorder.given)
     np.testing.assert_array_equal(scores, score_tasks(PrototypeLearner(), tasks)[0])
     assert (scores != score_tasks(PrototypeLearner(), plain)[0]).any()
-    uniform = CallableLearner(lambda *parts: np.full((len(parts[2]), 3), 1 / 3))
-    for learner in (RidgeLearner(), SklearnLearner(GaussianNB()), uniform):
+    uniform = fewshot.CallableLearner(lambda *parts: np.full((len(parts[2]), 3), 1 / 3))
+    for learner in (fewshot.RidgeLearner(), fewshot.SklearnLearner(GaussianNB()), uniform):
         expected = score_tasks(learner, plain)[0]
         np.testing.assert_array_equal(score_tasks(learner, tasks)[0], expected)
 
@@ -179,7 +164,7 @@ def test_prototypes_are_refined_as_by_a_plain_loop(metric: str) -> None:
 
 
 def test_a_network_is_refined_as_prototypes_are() -> None:
-    learner: Any = ProtoNet(torch.nn.Linear(6, 6).double())
+    learner: Any = fewshot.ProtoNet(torch.nn.Linear(6, 6).double())
     for task in ClassPool(X, Y).tasks(3, **SHAPE, unlabelled=40):
         parts = task.support_x, task.unlabelled_x, task.query_x
         z = [learner.embed_rows(x).detach() for x in parts]
@@ -253,7 +238,7 @@ def calibration(**changes: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def offset() -> TaskOffset:
-    return fit_offset(PrototypeLearner(), held_out(), epsilon=0.1)
+    return fewshot.fit_offset(PrototypeLearner(), held_out(), epsilon=0.1)
 
 
 def test_an_offset_is_subtracted_from_the_log_probability(offset: TaskOffset) -> None:
@@ -339,11 +324,13 @@ def test_an_offset_is_stored_and_refused_where_it_was_fitted(
     for tasks, message in refused:
         with pytest.raises(InvalidInput, match=message):
             score_tasks(learner, tasks, score=found)
-    groups = GroupPool(X, Y % 3, Y // 2).tasks(40, shots=6, queries=20, unlabelled=24, rng=0)
-    of_groups = fit_offset(learner, groups, epsilon=0.1)
+    groups = fewshot.GroupPool(X, Y % 3, Y // 2).tasks(
+        40, shots=6, queries=20, unlabelled=24, rng=0
+    )
+    of_groups = fewshot.fit_offset(learner, groups, epsilon=0.1)
     with pytest.raises(InvalidInput, match="was fitted on task"):
         score_tasks(learner, groups, score=of_groups)
-    raw = CallableLearner(lambda *parts: parts[2][:, :3], outputs="scores")
+    raw = fewshot.CallableLearner(lambda *parts: parts[2][:, :3], outputs="scores")
     unfit: list[tuple[Any, Any, float, str]] = [
         (learner, held_out(count=29), 0.1, "tasks must be 30 or more"),
         (learner, ClassPool(X, Y).tasks(40, **SHAPE), 0.1, "unlabelled examples"),
@@ -352,7 +339,7 @@ def test_an_offset_is_stored_and_refused_where_it_was_fitted(
     ]
     for model, tasks, epsilon, message in unfit:
         with pytest.raises(InvalidInput, match=message):
-            fit_offset(model, tasks, epsilon=epsilon)
+            fewshot.fit_offset(model, tasks, epsilon=epsilon)
     with pytest.raises(InvalidInput, match="needs the unlabelled examples"):
         offset([[0.5, 0.5]])
 
@@ -470,7 +457,9 @@ def test_tables_refuse_what_would_be_ignored(tmp_path: Path, offset: TaskOffset)
 def test_a_study_with_unlabelled_examples() -> None:
     pools = [ClassPool(X[i == Y % 2], Y[i == Y % 2], name=f"half {i}") for i in (0, 1)]
     shape: Any = {"ways": 3, "shots": 2, "labelled": 0, "tasks": 30, "tests": 5}
-    plain, more = (PoolStudy(PrototypeLearner(), *pools, **shape, unlabelled=m) for m in (0, 30))
+    plain, more = (
+        fewshot.PoolStudy(PrototypeLearner(), *pools, **shape, unlabelled=m) for m in (0, 30)
+    )
     assert (plain.queries, more.queries) == (38, 28)
     assert (plain.test_queries, more.test_queries) == (38, 28)
     assert "unlabelled" not in plain.describe()
@@ -481,7 +470,7 @@ def test_a_study_with_unlabelled_examples() -> None:
     expected = score_matrix(PrototypeLearner(), tests[0])
     np.testing.assert_array_equal(draw.tests[0].scores, expected)
     with pytest.raises(InvalidInput, match="beside 40 unlabelled ones"):
-        PoolStudy(PrototypeLearner(), *pools, ways=1, unlabelled=40)
+        fewshot.PoolStudy(PrototypeLearner(), *pools, ways=1, unlabelled=40)
     third = ClassPool(X, Y + 24, name="third")
-    study = PoolStudy(PrototypeLearner(), *pools, predictor=third, **shape, unlabelled=12)
+    study = fewshot.PoolStudy(PrototypeLearner(), *pools, predictor=third, **shape, unlabelled=12)
     assert np.isfinite(study.draw(np.random.default_rng(0)).quantiles).all()  # for Meta-CP

@@ -19,16 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    ClassPool,
-    DomainPool,
-    GroupPool,
-    Task,
-    split_classes,
-    split_domains,
-    split_groups,
-)
+from metapac import InvalidInput, fewshot
+from metapac.fewshot import ClassPool, DomainPool, GroupPool, Task, split_classes, split_domains
 from metapac.fewshot.pools import Pools, draw_all
 from metapac.fewshot.tasks import TaskBatch
 from tests.helpers.oracles import FALSE_ALARM
@@ -284,7 +276,7 @@ def test_data_may_be_a_mapped_file_a_tensor_or_a_frame(tmp_path: Path) -> None:
         assert sorted(np.asarray(task.support_x).ravel()) == [0, 0, 1, 1]
     frame = pd.DataFrame({"age": 2 * np.arange(10) + y, "sex": ["f", "m"] * 5}, index=range(9, 19))
     parts = {"train": 1, "validation": 0, "calibration": 1, "test": 0}
-    pools = split_groups(frame, y, sites, **parts, rng=0)
+    pools = fewshot.split_groups(frame, y, sites, **parts, rng=0)
     for pool in (GroupPool(frame, y, pd.Series(sites)), pools.train, pools.calibration):
         assert isinstance(pool.x, np.ndarray)
         for task in pool.tasks(shots=1, rng=0):
@@ -406,7 +398,7 @@ def test_a_split_keeps_classes_groups_and_domains_whole(
     x, sizes = np.arange(len(ids)), dict(zip(NAMES, counts, strict=True))
     splits: list[Any] = [
         split_classes(torch.from_numpy(x), ids, **sizes, rng=seed),
-        split_groups(x, labels, ids, **sizes, rng=seed),
+        fewshot.split_groups(x, labels, ids, **sizes, rng=seed),
         split_domains(x, labels, ids, **sizes, rng=seed),
     ]
     for pools in splits:

@@ -14,18 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    ClassPool,
-    DomainPool,
-    GroupPool,
-    LazyArray,
-    ProtoNet,
-    Task,
-    class_reuse,
-    split_classes,
-    split_domains,
-)
+from metapac import InvalidInput, fewshot
+from metapac.fewshot import ClassPool, DomainPool, GroupPool, LazyArray, ProtoNet, Task, class_reuse
 from metapac.fewshot.tasks import (
     ClassReuse,
     TaskBatch,
@@ -193,10 +183,12 @@ def test_tasks_splits_and_training_read_only_the_rows_they_need() -> None:
             assert reader.calls == [sorted(one.support.tolist()), sorted(one.query.tolist())]
             reader.calls.clear()
     parts = {"train": 2, "validation": 0, "calibration": 1, "test": 1}
-    pools = split_classes(reader.lazy(), Y, **parts, rng=0)
-    split_domains(reader.lazy(), Y, Y, **parts, rng=0)
+    pools = fewshot.split_classes(reader.lazy(), Y, **parts, rng=0)
+    fewshot.split_domains(reader.lazy(), Y, Y, **parts, rng=0)
     assert not reader.calls
-    np.testing.assert_array_equal(pools.train.x[:], split_classes(X, Y, **parts, rng=0).train.x)
+    np.testing.assert_array_equal(
+        pools.train.x[:], fewshot.split_classes(X, Y, **parts, rng=0).train.x
+    )
     reader.calls.clear()
     sampler = EpisodeSampler(ClassPool(reader.lazy(), Y), "cpu", ways=2, shots=1, queries=3)
     drawn = sampler.draw(5, seed=0)
