@@ -33,12 +33,11 @@ from metapac.fewshot.study.methods import (
     digest_code,
     quantile_of_quantiles_coverage,
 )
-from metapac.fewshot.study.rows import Rows, evaluate_draw
+from metapac.fewshot.study.rows import evaluate_draw
 from metapac.fewshot.synthetic import NormalFamily
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, joint_ranks
 from tests.helpers import oracles
-from tests.helpers.oracles import too_many
 from tests.helpers.studies import GUARANTEE, SmallStudy, scored_task
 
 PAPERS = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
@@ -369,43 +368,6 @@ def test_hcp_covers_a_new_example_of_a_new_task_exactly() -> None:
         cut, _ = threshold("HCP", list(order[:-1]), replace(NEIGHBOURS, epsilon=0.5))
         missed.append(np.mean([score < cut for score in order[-1]]))
     assert np.mean(missed) <= 0.5
-
-
-KNOWN = Guarantee(epsilon=0.2, alpha=0.2, delta=0.1)
-MANY = 200
-
-
-@pytest.fixture(scope="module")
-def known() -> Rows:
-    """Many draws of tasks whose error at any threshold is a number."""
-    study = fewshot.SyntheticStudy(NormalFamily(), tasks=60, examples=40, tests=10)
-    return fewshot.run_study(study, guarantee=KNOWN, draws=MANY, rng=0)
-
-
-def test_meta_ps_keeps_its_guarantee_and_ps_is_caught(known: Rows) -> None:
-    def violating_draws(method: str) -> int:
-        """In how many draws does the threshold violate the guarantee on too many tasks?"""
-        selected = known.select(method)
-        cuts = selected.threshold[selected.task == 0].tolist()
-        rates = [NormalFamily().violation_rate(cut, KNOWN.miss_rate) for cut in cuts]
-        return sum(rate > KNOWN.alpha for rate in rates)
-
-    for method in ("Meta-PS even", "Meta-PS tight", "Meta-PS joint"):
-        assert known.select(method).feasible.all()
-        assert not too_many(violating_draws(method), MANY, KNOWN.failure_probability)
-    assert too_many(violating_draws("PS"), MANY, KNOWN.failure_probability)
-    lines = fewshot.summarise(known, KNOWN)
-    assert (lines["Meta-PS tight"].satisfied, lines["PS"].satisfied) == (True, False)
-
-
-def test_the_oracle_is_exact_on_every_task(known: Rows) -> None:
-    best = known.select("oracle")
-    assert (best.error <= KNOWN.miss_rate).all()
-    assert best.error == pytest.approx(KNOWN.miss_rate)
-    for method in ("PS", "Meta-PS even", "PS-Test"):
-        rows = known.select(method)
-        valid = rows.error <= KNOWN.miss_rate
-        assert (rows.size[valid] >= best.size[valid] - 1e-12).all()
 
 
 @given(st.floats(0.001, 0.999), st.floats(-10, 10))
