@@ -194,16 +194,12 @@ def test_files_may_be_in_a_subfolder_and_vectors_elsewhere(tmp_path: Path) -> No
 
 def test_the_vectors_of_the_paper_are_preferred(tmp_path: Path) -> None:
     publish(tmp_path, **SMALL)
-    (tmp_path / "deep").mkdir()
-    best_first = ["6B.50d", "twitter.27B.50d", "6B.100d", "6B.300d", "twitter.27B.25d", "840B.300d"]
-    folders = [tmp_path, tmp_path / "deep"]
-    files = [folders[i % 2] / f"glove.{name}.txt" for i, name in enumerate(best_first)]
-    for file in [*files, tmp_path / "deep" / "glove_mine.txt"]:
-        file.write_text(SMALL["vectors"])
-    for file in files:
+    for name in ("6B.100d", "6B.300d", "twitter.27B.25d", "twitter.27B.50d", "840B.300d", "mine"):
+        (tmp_path / f"glove.{name}.txt").write_text(SMALL["vectors"])
+    for name in ("6B.50d", "twitter.27B.50d", "6B.100d", "6B.300d", "twitter.27B.25d", "840B.300d"):
         data = prepare(tmp_path, home=tmp_path / "home")
-        assert data.facts["vectors"]["file"] == file.name
-        file.unlink()
+        assert data.facts["vectors"]["file"] == f"glove.{name}.txt"
+        (tmp_path / f"glove.{name}.txt").unlink()
 
 
 def test_pools_are_whole_relations_and_the_largest_are_not_for_training(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.results_page import opening, sampling_noise, sections
+from experiments.results_page import sampling_noise, sections
 from experiments.results_page.splits import JOINT
 from experiments.results_page.stored import Result, find_tasks
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, all_methods
@@ -38,26 +38,6 @@ def make_result(name: str = "miniimagenet", seeds: int = 3) -> Result:
         learners=[{**facts, "rng": seed} for seed in range(seeds)],
         controls={},
     )
-
-
-# Verdicts
-
-
-def test_the_rule_of_a_violation_is_that_of_the_verdicts() -> None:
-    """The share that the page prints is the one beyond which a verdict is *violated*."""
-    text = opening._how_to_read([make_result()])
-    assert "must exceed alpha + 0.05 (1 - alpha) = 14.5%." in text
-    assert "interval of *tasks within* is at least 1 - alpha = 90%." in text
-    for above, verdict in ((17, "cannot tell yet"), (25, "violated")):
-        result = make_result()  # of 120 tasks in a draw: 14.2% and 20.8%, more or less by seed
-        for methods, more in zip(result.by_seed, (-5, 0, 5), strict=True):
-            error = np.where(np.arange(120) < above + more, HIGH, LOW)
-            rows = method_rows([error] * 4, examples=500, delta=result.delta)
-            methods["PS", result.delta] = rows
-        (cell,) = (c for c in sampling_noise._cells(result, "PS") if "%" in c)
-        low = float(cell.split("[")[1].split(",")[0]) / 100
-        assert low > result.guarantee.alpha  # which is not enough
-        assert (result.line("PS").verdict, low > 0.145) == (verdict, verdict == "violated")
 
 
 # Tasks that draws share

