@@ -119,32 +119,6 @@ def test_torchrun_shares_a_run_between_two_processes(
     assert "--recipe" in run("train", *words, "three", "--recipe", "strong", code=2)
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_study_divides_the_classes_of_each_seed_anew_unless_they_are_named() -> None:
-    words = [*SIZE[:4], "--tasks", 30, "--tests", 4, "--draws", 1]
-
-    def study(*more: object) -> Any:
-        result = metapac("study", "rows.npz", *words, *more, "--json")
-        assert "draws" in result.stderr  # stages are lines where there is no terminal
-        return json.loads(result.stdout)
-
-    first = study("--seeds", 1)
-    rows = Path("study/seed-0/rows.csv.gz").read_bytes()
-    both = study("--seeds", 2)
-    assert (first["seeds"], both["seeds"]) == (1, 2)
-    assert Path("study/seed-0/rows.csv.gz").read_bytes() == rows
-    assert Path("study/seed-1/rows.csv.gz").read_bytes() != rows
-    assert {line["method"] for line in both["methods"]} >= {"PS", "Meta-CP", "Meta-PS joint"}
-    one_shot = study("--shots", 1, "-o", "one")
-    assert "Meta-CP" not in {line["method"] for line in one_shot["methods"]}
-    Path("s.json").write_text(json.dumps({"calibration": NAMES[:14], "test": NAMES[14:]}))
-    for given, classes in (("s.json", 14), ("0,4,12,8", 12)):
-        notes = study("--pools", given, "--seeds", 2, "-o", f"by {given}")["notes"]
-        assert any(f"30 tasks from {classes} classes" in note for note in notes)
-    run("train", "rows.npz", *SHORT, "-o", "run")
-    assert "--pools" in run("study", "run", "--pools", "s.json", "-o", "never", code=2)
-
-
 def test_vectors_are_scored_without_torch(folder: Path) -> None:
     run("train", "rows.npz", *SHORT, "-o", "run")
     code = "import sys; sys.modules['torch'] = None; from metapac.cli import main; main()"

@@ -261,23 +261,6 @@ def test_only_caches_unused_for_a_day_and_leftovers_are_deleted(
     assert cache.open_prepared("set", tmp_path).folder == second.folder
 
 
-def test_a_failure_leaves_nothing_behind_and_the_last_cache_stays(
-    tmp_path: Path, source: Path
-) -> None:
-    with pytest.raises(FileNotFoundError, match="metapac data fetch set.*metapac data prepare set"):
-        cache.open_prepared("set", tmp_path)
-    made = cache.prepare("set", [source], fill, home=tmp_path)
-
-    def fail(writer: cache.Writer) -> dict[str, Any]:
-        writer.append("x", ROWS)
-        raise KeyboardInterrupt
-
-    source.write_text("longer")
-    with pytest.raises(KeyboardInterrupt):
-        cache.prepare("set", [source], fail, home=tmp_path)
-    assert list((tmp_path / "set").iterdir()) == [made.folder]
-
-
 def test_damage_is_reported_and_repaired(tmp_path: Path, source: Path) -> None:
     def forge(path: Path) -> None:
         document = json.loads(path.read_text()) | {"schema": 99}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapac import Columns, MetaPS, evaluate, fewshot, open_table
+from metapac import fewshot
 from metapac.fewshot import ClassPool, PrototypeLearner, RidgeLearner, load_learner, score_examples
 from metapac.fewshot.options import Drawing, Embeddings, NewExamples, Run, Training
 from metapac.fewshot.scored_tables import (
@@ -76,21 +76,6 @@ def test_tasks_of_a_pool_are_named_counted_and_recorded() -> None:
     assert [len(row) for row in table["classes"]] == [len(row) for row in table["scores"]]
     names = [{*score(tasks=3, queries=4, rng=seed).table["task"].tolist()} for seed in (0, 1)]
     assert not names[0] & names[1]
-
-
-def test_a_table_in_memory_is_calibrated_and_evaluated_as_it_is() -> None:
-    known, new = (score(tasks=80, queries=4, rng=seed).table for seed in (0, 1))
-    predictor = MetaPS(epsilon=0.2, alpha=0.3, delta=0.1)
-    predictor.calibrate(open_table(known, Columns(task="task", score="score")))
-    by_name: Any = {"task": "task", "label": "label", "columns": "scores"}
-    by_name |= {"classes_column": "classes"}
-    found = evaluate(predictor, open_table(new, Columns(**by_name)))
-    scores, names, kept = new["scores"], new["classes"], predictor.threshold_
-    missed = sum(
-        row[list(labels).index(label)] < kept
-        for row, labels, label in zip(scores, names, new["label"].tolist(), strict=True)
-    )
-    assert (len(found.tasks), int(np.sum(found.missed))) == (80, missed)
 
 
 def test_classes_that_are_too_small_are_left_out_and_recorded() -> None:
@@ -236,21 +221,6 @@ def test_folders_of_images_are_read_as_in_training(tmp_path: Path) -> None:
 def file(tmp_path: Path) -> Path:
     np.savez(tmp_path / "x.npz", x=X, y=Y)
     return tmp_path / "x.npz"
-
-
-def test_the_learner_of_vectors_is_that_of_the_library(file: Path) -> None:
-    cases: Any = (
-        ({}, PrototypeLearner(), "prototypes (metric euclidean, temperature 1.0)"),
-        ({"metric": "cosine", "temperature": 0.1}, PrototypeLearner("cosine", 0.1), "prototypes ("),
-        ({"learner": "ridge", "penalty": 2.0}, RidgeLearner(2.0), "ridge (penalty 2.0, temp"),
-        ({"learner": "logistic"}, fewshot.LogisticLearner(), "logistic (penalty 1.0)"),
-    )
-    for options, learner, name in cases:
-        scored = score_embeddings(file, TASKS, Embeddings(**options), model="clip")
-        expected = tabulate(learner, ClassPool(X, Y, name="all").tasks(6, **SHAPE))
-        assert_same_scores(scored, expected)
-        assert scored.provenance.model.startswith(f"clip, {name}")
-        assert scored.provenance.model.endswith(" of 4 dimensions, 3 ways, 2 shots")
 
 
 def test_halves_share_no_class_and_do_not_depend_on_the_seed(file: Path) -> None:

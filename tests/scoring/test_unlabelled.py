@@ -394,21 +394,14 @@ def test_the_guarantee_holds_with_an_offset_and_would_be_broken_by_peeking() -> 
 
 
 def test_tables_of_embeddings(tmp_path: Path) -> None:
-    file = tmp_path / "vectors.npz"
+    file, offset_file = tmp_path / "vectors.npz", tmp_path / "offset.json"
     np.savez(file, x=X, y=np.array([f"class {i:02d}" for i in Y]))
-    drawing = Drawing(tasks=8, ways=3, shots=1, queries=8, unlabelled=24)
-    plain = score_embeddings(file, drawing, model="net")
-    assert plain.provenance.model.endswith("3 ways, 1 shot, 24 unlabelled")
-    assert plain.provenance.details["unlabelled"] == 24
-    wanted = replace(drawing, offset=tmp_path / "offset.json", pool="calibration")
-    first = score_embeddings(file, wanted, model="net")
-    stored = load_offset(tmp_path / "offset.json")
-    assert first.provenance.score == str(stored)
-    assert "fitted on 4 classes" in first.notes[0]
-    assert not {*first.table["label"].tolist()} & stored.classes
-    new = score_embeddings(file, replace(wanted, pool="test"), model="net")
-    assert new.provenance.score == first.provenance.score
-    assert not {*new.table["label"].tolist()} & stored.classes
+    drawing = Drawing(tasks=8, ways=3, shots=1, queries=8, unlabelled=24, offset=offset_file)
+    for pool in ("calibration", "test"):
+        made = score_embeddings(file, replace(drawing, pool=pool), model="net")
+        stored = load_offset(offset_file)
+        assert made.provenance.score == str(stored)
+        assert not {*made.table["label"].tolist()} & stored.classes
     # A new task: so many of its examples are unlabelled ones, and not scored.
     rows = {
         name: np.flatnonzero(np.isin(Y, [20, 21, 22]) & (is_new == (np.arange(960) % 40 > 0)))
@@ -416,21 +409,15 @@ def test_tables_of_embeddings(tmp_path: Path) -> None:
     }
     np.savez(tmp_path / "task.npz", x=X[rows["support"]], y=Y[rows["support"]])
     np.save(tmp_path / "new.npy", X[rows["new"]])
-    of_task = Drawing(ways=3, shots=1, unlabelled=24, offset=tmp_path / "offset.json")
+    of_task = Drawing(ways=3, shots=1, unlabelled=24, offset=offset_file)
     found = score_embeddings(tmp_path / "task.npz", of_task, new=tmp_path / "new.npy", model="net")
-    kept = found.table["example"]
-    assert (len(kept), len({*kept.tolist()})) == (117 - 24, 117 - 24)
-    assert found.provenance.model == first.provenance.model
-    left = np.setdiff1d(np.arange(117), kept)
-    expected = score_examples(
-        PrototypeLearner(),
-        X[rows["support"]],
-        [0, 1, 2],
-        X[rows["new"]][kept],
-        score=stored,
-        unlabelled=X[rows["new"]][np.random.default_rng(0).permutation(117)[:24]],
-    )
-    assert {*left.tolist()} == {*np.random.default_rng(0).permutation(117)[:24].tolist()}
+    assert found.provenance.model == made.provenance.model
+    first = np.random.default_rng(0).permutation(117)[:24]
+    kept = np.setdiff1d(np.arange(117), first)
+    np.testing.assert_array_equal(found.table["example"], kept)
+    support = X[rows["support"]], [0, 1, 2]
+    new, more = X[rows["new"]][kept], {"score": stored, "unlabelled": X[rows["new"]][first]}
+    expected = score_examples(PrototypeLearner(), *support, new, **more)
     np.testing.assert_array_equal(np.array(found.table["scores"]), expected)
 
 

@@ -6,7 +6,6 @@ import json
 import sys
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from metapac.fewshot.study import pool_study
 from metapac.fewshot.study.draws import Draw, ScoredTask
 from metapac.fewshot.study.pool_study import count_tasks, describe_pool
 from tests.helpers.refusals import assert_refused
-from tests.helpers.studies import same_rows
 from tests.study.test_methods import expected as expected_thresholds
 
 G = Guarantee(epsilon=0.2, alpha=0.3, delta=0.1)
@@ -133,29 +131,6 @@ def test_rows_are_those_of_loops_over_tasks_and_methods(learner: Any) -> None:
             for i, (test, cut) in enumerate(zip(draw.tests, cuts, strict=True)):
                 assert chosen.error[i] == pytest.approx(test.error([cut])[0], abs=1e-6)
                 assert chosen.size[i] == pytest.approx(test.size([cut])[0], abs=1e-6)
-
-
-def log_odds(p: Any) -> Any:
-    """A score function of one's own."""
-    return np.log(np.clip(p, 1e-9, 1)) - np.log(np.clip(1 - p, 1e-9, 1))
-
-
-def test_a_score_of_ones_own_is_studied_stored_and_resumed(tmp_path: Path) -> None:
-    def run(score: Any, draws: int = 2) -> Any:
-        study = make(CallableLearner(nearest), tasks=40, score=score)
-        return run_study(study, guarantee=G, draws=draws, folder=tmp_path)
-
-    first = run(log_odds)
-    longer = run(log_odds, draws=3)
-    assert same_rows(longer.take(longer.draw < 2), first)
-    plain = run_study(make(CallableLearner(nearest), tasks=40), guarantee=G, draws=2)
-    ours, theirs = (rows.select("Meta-PS joint") for rows in (first, plain))
-    assert (ours.threshold < 0).any()  # which no probability is
-    # Log odds rise with the probability, so that the sets are the same up to rounding.
-    np.testing.assert_allclose(ours.error, theirs.error, atol=0.02)
-    np.testing.assert_allclose(ours.size, theirs.size, atol=0.02)
-    assert fewshot.summarise(first, G)["oracle"].satisfied
-    assert_refused("score", run, "margin")
 
 
 class CachedBank:

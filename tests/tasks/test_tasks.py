@@ -314,13 +314,12 @@ def test_the_reuse_of_classes_is_that_of_a_loop_over_pairs(drawn: list[set[str]]
 def test_the_reuse_of_classes_is_described() -> None:
     apart = [of_classes("1", "ab", "greek"), of_classes("2", "ab", "latin")]  # other classes
     assert class_reuse(apart) == ClassReuse(2, 4, 1.0, 0.0)
-    assert class_reuse(apart).describe() == "2 tasks from 4 classes: no class is in two tasks."
     assert class_reuse(apart[:1]) == ClassReuse(1, 2, 1.0, 0.0)
     reuse = class_reuse(POOL.tasks(500, ways=7, shots=1, queries=4, rng=0))
-    assert reuse == ClassReuse(500, 7, 500.0, 7.0)
-    assert reuse.describe().endswith("the sample is 7 classes, not 500 tasks.")
     some = class_reuse([of_classes("1", "abc"), of_classes("2", "cde")])
-    assert some.describe().endswith("smaller than 2 tasks, since some share classes.")
+    endings = "no class is in two tasks.", "is 7 classes, not 500 tasks.", "share classes."
+    for each, ending in zip((class_reuse(apart), reuse, some), endings, strict=True):
+        assert each.describe().endswith(ending)
     with pytest.raises(InvalidInput, match="task 0 must name its classes"):
         class_reuse(GROUPS.tasks(shots=1, rng=0))
     with pytest.raises(InvalidInput, match="tasks is empty"):
