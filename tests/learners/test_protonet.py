@@ -289,19 +289,6 @@ def test_leaving_one_out_equals_the_slow_reference(
     np.testing.assert_array_equal(actual[expected == 0.0], 0.0)
 
 
-def test_tasks_of_different_shapes_keep_their_order() -> None:
-    rng = np.random.default_rng(0)
-    z = torch.from_numpy(rng.normal(size=(60, 5))).float()
-    shapes = [(5, 9, 3), (5, 9, 3), (2, 4, 2), (7, 1, 4), (5, 9, 3)]
-    tasks = [random_task(rng, z, *shape) for shape in shapes]
-    together = PrototypeBank(z).scores(tasks)
-    apart = np.concatenate([PrototypeBank(z).scores([task]) for task in tasks])
-    np.testing.assert_array_equal(together, apart)
-    first = PrototypeBank(z).predict_proba(tasks[0])
-    np.testing.assert_allclose(first.sum(1), 1, atol=1e-6)
-    assert (together[:9] <= true_scores(PrototypeBank(z), tasks[0])).all()
-
-
 @settings(max_examples=40)
 @given(rng=st.integers(0, 10**6), shots=st.integers(1, 4), memory=st.sampled_from([2**32, 0]))
 def test_tasks_in_arrays_are_scored_like_tasks_one_by_one(

@@ -87,18 +87,12 @@ def test_inconsistent_draws_are_refused() -> None:
     good: dict[str, Any] = {"labelled_scores": [0.5], "true_scores": [0.5, 0.5]}
     good |= {"scores": [[0.5, 0.1], [0.2, 0.5]]}
     assert not len(draws.ScoredTask(**good | {"labelled_scores": []}).labelled_scores)
-    bad: list[tuple[str, Any]] = [
-        ("labelled_scores", [np.nan]),
-        ("labelled_scores", [[0.5]]),
-        ("true_scores", [0.1, 0.9]),
-        ("true_scores", []),
-        ("scores", [[0.5, 0.1]]),
-        ("scores", [0.5, 0.5]),
-        ("quantile", np.inf),
-    ]
-    for name, value in bad:
-        with pytest.raises(InvalidInput, match=name):
-            draws.ScoredTask(**good | {name: value})
+    bad: list[dict[str, Any]] = [{"labelled_scores": x} for x in ([np.nan], [[0.5]])]
+    bad += [{"true_scores": x} for x in ([0.1, 0.9], [])]
+    bad += [{"scores": x} for x in ([[0.5, 0.1]], [0.5, 0.5])]
+    for change in (*bad, {"quantile": np.inf}):
+        with pytest.raises(InvalidInput, match=next(iter(change))):
+            draws.ScoredTask(**good | change)
     task = scored_task([[0.5]], [0])
     with pytest.raises(InvalidInput, match="tests"):
         draws.Draw(np.ones(2), np.arange(2), [])
