@@ -70,9 +70,7 @@ def width(epsilon: float, level: float, n: int) -> float:
 
 @settings(max_examples=40)
 @given(epsilon=rates, delta=deltas, sizes=sizes_of_tasks)
-def test_over_examples_is_the_best_division_of_the_slow_reference(
-    epsilon: float, delta: float, sizes: list[int]
-) -> None:
+def test_over_examples_is_the_best_division(epsilon: float, delta: float, sizes: list[int]) -> None:
     result, split = correct("examples", epsilon, delta, sizes)
     tried = {}
     for twentieth in range(1, 20):
@@ -182,7 +180,7 @@ def many(tasks: int = 60, examples: int = 20, rng: int = 0) -> tuple[Array, Arra
     quantiles=st.lists(st.floats(-1e30, 1e30), min_size=12, max_size=12),
     narrow=st.booleans(),
 )
-def test_no_example_that_counted_as_covered_is_lost_to_rounding(
+def test_no_covered_example_is_lost(
     scores: list[float], quantiles: list[float], narrow: bool
 ) -> None:
     array = np.array(scores, dtype=np.float32 if narrow else np.float64)

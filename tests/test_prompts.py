@@ -205,7 +205,7 @@ def test_any_value_of_a_field_is_read_or_refused(tmp_path: Path, key: str, value
 
 @shares_folder
 @given(st.integers(0, len(REAL_LINE.encode()) - 1), st.binary(max_size=3), st.integers(0, 9))
-def test_any_damage_to_a_line_is_read_or_refused(
+def test_any_damage_is_read_or_refused(
     tmp_path: Path, position: int, inserted: bytes, removed: int
 ) -> None:
     line = REAL_LINE.encode()

@@ -96,9 +96,7 @@ def test_a_split_that_does_not_fit_the_data_is_refused() -> None:
     assert not Path("never").exists()
 
 
-def test_torchrun_shares_a_run_between_two_processes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchrun_shares_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["rows.npz", *map(str, SHORT), "--pools", "10,5,0,5", "--rng", "3", "-o"]
     run("train", *words, "one")
     source = str(Path(__file__).parents[2] / "src")

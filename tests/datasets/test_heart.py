@@ -375,9 +375,7 @@ def test_notes_warn_of_a_feature_that_leaks_the_label(tmp_path: Path) -> None:
 
 @settings(max_examples=20)
 @given(size=st.integers(2, 40), block=st.integers(1, 50), seed=st.integers(0, 99))
-def test_features_have_the_scale_of_the_training_pool(
-    fresh: Fresh, size: int, block: int, seed: int
-) -> None:
+def test_features_are_scaled_as_in_training(fresh: Fresh, size: int, block: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = rng.normal(50, 3, (2 * size, 3)).astype(np.float32)
     x[:, 1] = 0.1  # no binary fraction: sums of it may round

@@ -36,9 +36,7 @@ def noise(rng: int, size: int = 8) -> Pixels:
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_images_come_in_order_with_their_classes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lazy: bool
-) -> None:
+def test_images_come_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lazy: bool) -> None:
     monkeypatch.setattr(images, "_BLOCK", 3)  # several blocks for several threads
     pictures = [noise(i) for i in range(20)]
     for i, pixels in enumerate(pictures):
@@ -69,9 +67,7 @@ def test_other_sizes_are_resized_and_other_modes_are_made_rgb(tmp_path: Path) ->
     np.testing.assert_allclose(x, 90, atol=1)
 
 
-def test_all_unreadable_images_are_named_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_unreadable_images_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = paint(tmp_path / "a" / "good.jpg", noise(0, 16))
     (tmp_path / "a" / "cut.jpg").write_bytes(good.read_bytes()[:-200])
     (tmp_path / "a" / "empty.jpg").touch()

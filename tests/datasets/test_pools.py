@@ -115,9 +115,7 @@ def test_bad_files_and_folders_are_refused(tmp_path: Path) -> None:
         load_pools(tmp_path / "nothing.npz")
 
 
-def test_as_many_glyphs_are_drawn_as_the_pools_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_glyphs_as_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "glyphs").mkdir()  # a folder of that name is neither a run nor images
     monkeypatch.setattr(
@@ -139,9 +137,7 @@ def survey(folder: Path, years: range) -> Path:
     return folder
 
 
-def test_prepared_data_are_loaded_by_name_with_what_a_backbone_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepared_data_are_loaded_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("miniimagenet", "fewrel", "heart", "cifar10c"):
         with pytest.raises(FileNotFoundError, match=f"metapac data prepare {name}"):
             load_pools(name, home=tmp_path)

@@ -168,9 +168,7 @@ def test_every_truncation_and_flipped_bit_is_noticed_or_harmless(tmp_path: Path,
     assert noticed > len(content) / 2
 
 
-def test_an_archive_is_unpacked_once_unless_it_or_its_files_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "download", lambda item, folder, progress: folder / item.name)
     items = (Download("https://host/a.zip", "a.zip"), Download("https://host/b.csv", "b.csv"))
     data_set = replace(get_data_set("heart"), downloads=items)
@@ -215,9 +213,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def test_data_are_prepared_once_unless_sources_or_options_change(
-    tmp_path: Path, source: Path
-) -> None:
+def test_data_are_prepared_once_unless_sources_change(tmp_path: Path, source: Path) -> None:
     def prepare(how: Any, *more: Path, size: int = 84) -> Path:
         options = {"size": size}
         made = cache.prepare("set", [source, *more], how, options=options, home=tmp_path)
@@ -238,9 +234,7 @@ def test_data_are_prepared_once_unless_sources_or_options_change(
     assert all(folder.exists() for folder in folders)  # another process may use them
 
 
-def test_only_caches_unused_for_a_day_and_leftovers_are_deleted(
-    tmp_path: Path, source: Path
-) -> None:
+def test_only_leftovers_and_caches_of_old_are_deleted(tmp_path: Path, source: Path) -> None:
     first = cache.prepare("set", [source], fill, home=tmp_path)
     parent, elsewhere = first.folder.parent, tmp_path / "elsewhere"
     left = temporary_name(parent / f"prepared-{'0' * 16}")

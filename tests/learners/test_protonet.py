@@ -146,9 +146,7 @@ def test_a_learner_embeds_fast_only_if_told_to(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("adapt", [ProtoNet, lambda backbone: MAML(backbone, 2)])
-def test_a_backbone_that_takes_floats_says_so_of_whole_numbers(
-    adapt: Callable[[nn.Module], Learner],
-) -> None:
+def test_whole_numbers_for_a_backbone_of_floats(adapt: Callable[[nn.Module], Learner]) -> None:
     backbone: Any = nn.Linear(4, 2)
     backbone.features = 2
     for dtype, remedy in (("u1", r"x\.float\(\) / 255\."), ("i8", r"x\.float\(\)\.")):
@@ -291,9 +289,7 @@ def test_leaving_one_out_equals_the_slow_reference(
 
 @settings(max_examples=40)
 @given(rng=st.integers(0, 10**6), shots=st.integers(1, 4), memory=st.sampled_from([2**32, 0]))
-def test_tasks_in_arrays_are_scored_like_tasks_one_by_one(
-    rng: int, shots: int, memory: int
-) -> None:
+def test_tasks_in_arrays_are_scored_as_one_by_one(rng: int, shots: int, memory: int) -> None:
     z = torch.from_numpy(np.random.default_rng(rng).normal(size=(60, 7))).float()
     pool = ClassPool(z, np.arange(60) % 5)
     bank, tasks = (

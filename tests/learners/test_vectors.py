@@ -81,9 +81,7 @@ def test_prototypes_equal_a_protonet_on_the_identity(seed: int, kind: str, width
     scale=st.sampled_from([1e-3, 1.0, 1e3]),
     offset=st.sampled_from([0.0, 1.0, 1e6]),
 )
-def test_distances_lose_no_digits_against_exact_fractions(
-    seed: int, scale: float, offset: float
-) -> None:
+def test_distances_lose_no_digits(seed: int, scale: float, offset: float) -> None:
     rng = np.random.default_rng(seed)
     support, query = offset + scale * rng.normal(size=(5, 6)), offset + scale * rng.normal(size=6)
     labels = np.array([0, 1, 1, 0, 3])
@@ -198,9 +196,7 @@ def test_bad_input_is_named() -> None:
 
 @every_learner
 @pytest.mark.parametrize("work", [1, 200, 2**22])
-def test_a_bank_gives_what_adapting_gives(
-    learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bank_equals_adapting(learner: Any, work: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_WORK", work)
     pool = ClassPool(X, Y)
     drawn = [
@@ -226,7 +222,7 @@ def test_a_bank_gives_what_adapting_gives(
 
 @every_learner
 @pytest.mark.parametrize("work", [1, 2**22])
-def test_leaving_one_out_equals_a_plain_loop(
+def test_leaving_one_out_is_a_loop(
     learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "_WORK", work)

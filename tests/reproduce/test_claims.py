@@ -146,9 +146,7 @@ def search_slowly(sample: list[float], epsilon: float, delta: float, step: float
     delta=st.floats(1e-4, 0.9),
 )
 @settings(max_examples=150, deadline=None)
-def test_the_largest_certified_step_is_found(
-    samples: list[list[float]], epsilon: float, delta: float
-) -> None:
+def test_the_largest_step(samples: list[list[float]], epsilon: float, delta: float) -> None:
     for sample in samples:
         chances = stats.binom.cdf(np.arange(len(sample)), len(sample), epsilon)
         assume(not np.isclose(chances, delta, rtol=1e-9).any())

@@ -61,9 +61,7 @@ def test_no_state_is_in_two_parts_and_only_one_year_is_used(found: demos.SitesDe
         assert attempt.evaluation.examples.sum() == count
 
 
-def test_the_plain_guarantee_misses_the_rare_class_and_the_other_finds_it(
-    found: demos.SitesDemo,
-) -> None:
+def test_a_guarantee_per_class_finds_the_rare_class(found: demos.SitesDemo) -> None:
     plain, each = found.plain.evaluation, found.per_class.evaluation
     assert plain.verdict is not None
     assert plain.verdict.status == "holds"

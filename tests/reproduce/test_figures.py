@@ -107,9 +107,7 @@ def test_errors_per_set_are_those_of_each_set(rows: Rows, drawn: list[Any]) -> N
     assert names(drawn[0].axes[-1])[-1] == "20"
 
 
-def test_sets_with_a_threshold_of_zero_are_counted_among_those_shown(
-    rows: Rows, drawn: list[Any]
-) -> None:
+def test_sets_with_a_threshold_of_zero_are_counted(rows: Rows, drawn: list[Any]) -> None:
     zero = (rows.method == "Meta-PS even") & np.isin(rows.draw, [1, 2, 21])
     one_task = (rows.method == "Meta-CP") & (rows.task == 0)
     kept = replace(rows, threshold=np.where(zero | one_task, 0.0, rows.threshold))
@@ -156,9 +154,7 @@ def test_a_figure_is_the_same_twice(rows: Rows, tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-def test_seeds_are_shown_together_and_other_methods_left_out(
-    rows: Rows, drawn: list[Any], tmp_path: Path
-) -> None:
+def test_seeds_are_shown_together(rows: Rows, drawn: list[Any], tmp_path: Path) -> None:
     """The draws of seeds are not mixed: those of the first are shown first."""
     hidden = replace(rows, method=np.where(rows.method == "oracle", "HCP", rows.method))
     other = replace(hidden, error=rows.error / 2)

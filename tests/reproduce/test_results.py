@@ -116,9 +116,7 @@ def test_arrow_reads_the_rows_that_the_library_reads() -> None:
             np.testing.assert_array_equal(vars(part)[column], values)
 
 
-def test_every_figure_of_the_pages_is_there_and_none_is_left_over(
-    computed: dict[Path, str],
-) -> None:
+def test_every_figure_of_the_pages_is_there_and_no_other(computed: dict[Path, str]) -> None:
     shown = set()
     for page, text in computed.items():
         found = re.findall(r"!\[(.{40,}?)\]\((.*?)\)", text)
@@ -135,9 +133,7 @@ def test_every_figure_of_the_pages_is_there_and_none_is_left_over(
 # The published research code
 
 
-def test_the_grid_of_the_research_code_is_within_its_step_in_every_draw(
-    stored: list[Result],
-) -> None:
+def test_the_grid_of_the_research_code_is_within_its_step(stored: list[Result]) -> None:
     for result in stored:
         assert research_code.compare(result).largest <= STEP * (1 + 1e-6)
 

@@ -87,9 +87,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("e", [CLASSES, STRONG], ids=["episodes", "strong"])
-def test_a_learner_is_trained_once_and_described(
-    tmp_path: Path, trained: list[int], e: Experiment
-) -> None:
+def test_a_learner_is_trained_once(tmp_path: Path, trained: list[int], e: Experiment) -> None:
     first = start(tmp_path, e, rng=3).train("cpu")
     before = content(tmp_path)
     shutil.rmtree(tmp_path / "training")  # what is stored needs no checkpoint
@@ -128,7 +126,7 @@ OTHERS: dict[str, Callable[[Path], run.SeedRun]] = {
 }
 
 
-def test_another_training_neither_replaces_this_one_nor_is_mistaken_for_it(
+def test_another_training_is_refused(
     tmp_path: Path, small: pytest.MonkeyPatch, trained: list[int]
 ) -> None:
     start(tmp_path).train("cpu")
@@ -215,9 +213,7 @@ def test_groups_are_measured_by_their_ranks_too(small: pytest.MonkeyPatch) -> No
 # What a seed stores, and its draws
 
 
-def test_a_control_embeds_no_pool_again_and_differs_in_one_thing(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
+def test_a_control_differs_in_one_thing(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     e = replace(CLASSES, guarantee=GUARANTEE)  # for which 12 tasks are enough
     own = start(tmp_path, e)
     learner = own.train("cpu")
@@ -267,9 +263,7 @@ def test_another_predictor_is_not_shared(tmp_path: Path, small: pytest.MonkeyPat
     assert prepare(CLASSES, rng=1) == 6
 
 
-def test_arrays_of_another_run_and_damaged_ones_are_computed_again(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
+def test_damaged_arrays_are_computed_again(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     def draw(rng: int = 0, e: Experiment = CLASSES) -> Any:
         study = run.ExperimentStudy(e, run.build_learner(e, DATA, rng), DATA, tmp_path)
         assert study.preferred_backend == "threading"
@@ -294,9 +288,7 @@ def test_arrays_of_another_run_and_damaged_ones_are_computed_again(
     assert len(embedded) == 4
 
 
-def test_the_predictor_learns_from_scores_of_its_pool(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
+def test_the_predictor_learns_from_its_pool(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     pool = "train"
     e, learner = replace(CLASSES, predictor=pool), run.build_learner(CLASSES, DATA)
     predictors: dict[Any, QuantilePredictor] = {}
@@ -324,7 +316,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize("e", [CLASSES, GROUPS], ids=["classes", "groups"])
-def test_a_stopped_run_ends_with_the_same_rows(
+def test_a_stopped_run_ends_the_same(
     tmp_path: Path, small: pytest.MonkeyPatch, e: Experiment
 ) -> None:
     data = DATA if e is CLASSES else group_pools()
@@ -390,9 +382,7 @@ def test_a_bank_study_takes_no_task_twice() -> None:
 
 
 @pytest.mark.parametrize("e", [GROUPS, STRONG], ids=["groups", "strong"])
-def test_each_seed_is_a_training_with_draws_of_its_own(
-    tmp_path: Path, trained: list[int], e: Experiment
-) -> None:
+def test_each_seed_is_a_run_of_its_own(tmp_path: Path, trained: list[int], e: Experiment) -> None:
     found = run.reproduce(e, tmp_path, seeds=2, rng=4, device="cpu")
     summary = found.summary
     assert trained == [4, 5]
@@ -407,7 +397,7 @@ def test_each_seed_is_a_training_with_draws_of_its_own(
     assert known[0]["weights"] != known[1]["weights"]
 
 
-def test_more_seeds_and_draws_extend_a_run(
+def test_more_seeds_extend_a_run(
     tmp_path: Path, small: pytest.MonkeyPatch, trained: list[int]
 ) -> None:
     first = run.reproduce(CLASSES, tmp_path, seeds=2, device="cpu").summary
@@ -427,9 +417,7 @@ def test_more_seeds_and_draws_extend_a_run(
         assert same_rows(rows.take(rows.draw < 2), old)
 
 
-def test_a_folder_of_other_seeds_or_of_something_else_is_left_as_it_is(
-    tmp_path: Path, trained: list[int]
-) -> None:
+def test_a_folder_of_something_else_is_left_as_it_is(tmp_path: Path, trained: list[int]) -> None:
     run.reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")
     (tmp_path / "run" / "thesis.tex").touch()  # beside a run, it is no obstacle
     run.reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")

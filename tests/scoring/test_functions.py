@@ -49,9 +49,7 @@ def softmax(logits: Any, temperature: float = 1.0) -> list[float]:
     name=st.sampled_from(PROBABILISTIC),
     temperature=st.sampled_from([1.0, 0.3, 2.5]),
 )
-def test_outputs_are_scored_as_by_a_plain_loop(
-    logits: list[float], name: str, temperature: float
-) -> None:
+def test_scores_are_those_of_a_loop(logits: list[float], name: str, temperature: float) -> None:
     p = softmax(logits, temperature)
     near = [any(0 < abs(a - b) < 1e-9 * a for b in p) for a in p]
     is_kept = ~np.array(near) | (name != "cumulative")  # nearly tied labels may change places

@@ -158,7 +158,7 @@ OWN += ["euclidean", "cosine", "ridge", "logistic"]
     score=st.sampled_from([None, *NAMES]),
     batch=st.sampled_from([*BATCHES, 20]),
 )
-def test_a_score_depends_on_its_example_and_the_support_set_alone(
+def test_a_score_depends_on_its_example_alone(
     seed: int, kind: str, which: str, score: str | None, batch: int
 ) -> None:
     # To the last bit: at any batch size, in any order, from a pool, and from arrays.

@@ -108,7 +108,7 @@ examples = st.lists(
 
 
 @given(examples, st.sampled_from(["joint", "tight"]), st.sampled_from([np.float32, np.float64]))
-def test_scores_sorted_once_give_the_evidence_of_a_calibration(
+def test_scores_sorted_once_give_the_evidence(
     rows: list[tuple[int, float]], split: str, kind: Any
 ) -> None:
     guarantee = replace(GUARANTEE, split=split)
@@ -365,9 +365,7 @@ def test_hcp_covers_a_new_example_of_a_new_task_exactly() -> None:
 
 
 @given(st.floats(0.001, 0.999), st.floats(-10, 10))
-def test_the_largest_threshold_of_a_known_task_is_within_a_digit(
-    epsilon: float, signal: float
-) -> None:
+def test_the_largest_threshold_of_a_known_task(epsilon: float, signal: float) -> None:
     task = draws.KnownTask(NormalFamily(), signal, np.ones(1))
     best = task.largest_threshold(epsilon)
     assert task.error([best])[0] <= epsilon < task.error([best + 1e-12])[0]
@@ -466,9 +464,7 @@ def test_code_is_the_same_until_it_changes_and_in_another_process() -> None:
     assert json.loads(done.stdout) == [digest(program) for program, *_ in PROGRAMS.values()]
 
 
-def test_modules_of_the_user_are_part_of_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_modules_are_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "own").mkdir()

@@ -290,9 +290,7 @@ def fixed(cut: float, **version: str) -> list[Method]:
     return [Method("mine", names["mine"], GUARANTEE, **version)]
 
 
-def test_another_evaluation_is_refused_by_what_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_evaluation_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path)
     before = files(tmp_path)
     for words, changes in (

@@ -75,7 +75,7 @@ def test_a_summary_is_what_plain_loops_count(cells: list[list[tuple[float, int]]
 
 
 @given(draws, st.data())
-def test_tasks_without_enough_data_count_as_above_epsilon(
+def test_too_few_data_count_as_above_epsilon(
     cells: list[list[tuple[float, int]]], data: st.DataObject
 ) -> None:
     rows = table([[error for error, _ in draw] for draw in cells])

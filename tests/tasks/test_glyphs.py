@@ -105,9 +105,7 @@ def test_distortions_match_geometry(distinct: Shapes) -> None:
     assert np.polyfit(rows, middle, 1)[0] == pytest.approx(-0.3, abs=0.01)
 
 
-def test_bad_arguments_and_a_missing_extra_are_named(
-    distinct: Shapes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_and_a_missing_extra(distinct: Shapes, monkeypatch: pytest.MonkeyPatch) -> None:
     most = len(distinct[0])
     assert glyphs(characters=most, per_character=1)[2] == distinct[0]
     for name, value in (("characters", most + 1), ("per_character", 0), ("size", 7)):

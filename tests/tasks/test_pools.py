@@ -390,7 +390,7 @@ def test_pools_that_share_a_class_a_group_or_a_domain_are_refused() -> None:
 
 
 @given(seed=st.integers(0, 99), counts=st.tuples(*[st.integers(0, 2)] * 4).filter(any))
-def test_a_split_keeps_classes_groups_and_domains_whole(
+def test_a_split_keeps_classes_and_groups_whole(
     seed: int, counts: tuple[int, int, int, int]
 ) -> None:
     ids = np.random.default_rng(0).permutation(np.repeat(np.arange(9), range(3, 12)))

@@ -170,9 +170,7 @@ def test_train_strong_gives_the_result_of_plain_loops() -> None:
         torch.testing.assert_close(tensor, other.module.state_dict()[name], rtol=1e-3, atol=1e-4)
 
 
-def test_the_best_weights_are_kept_until_patience_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_best_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cases = [([0.5, 0.9, 0.7], None, 2), ([0.5, 0.9, 0.9], None, 2), ([0.1, 0.2, 0.3], 1, 3)]
     cases += [([0.5, 0.4, 0.6, 0.6, 0.1, 0.9], 2, 3)]
     for number, (accuracies, patience, best) in enumerate(cases):

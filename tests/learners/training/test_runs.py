@@ -101,9 +101,7 @@ def test_the_learner_suits_the_data() -> None:
         build_learner(sentences, Training(backbone="mlp"), 2, 0)
 
 
-def test_what_is_too_small_for_a_task_is_left_out_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_small_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [9, 9, 9, 9, 3, 9, 4, 9]
     data = save(tmp_path, x=np.zeros((61, 2)), y=np.repeat(np.arange(8), sizes))
     for queries, small in ((2, {}), (3, {4: 3}), (4, {4: 3, 6: 4})):
