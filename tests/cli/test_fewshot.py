@@ -86,13 +86,12 @@ def test_a_split_that_does_not_fit_the_data_is_refused() -> None:
         assert "--pools" in refused
         assert words in refused
     Path("s.json").write_text("{")
-    for given, words in (("s.json", "--pools"), ("gone.json", "gone.json"), ("1,b,2,3", "--pools")):
-        assert words in run("train", "rows.npz", *SHORT, "--pools", given, "-o", "never", code=2)
+    for given in ("s.json", "1,b,2,3"):
+        assert "--pools" in run("train", "rows.npz", "--pools", given, "-o", "never", code=2)
+    Path("s.json").write_text(json.dumps(SPLIT))
     for data in ("heart", "fewrel"):
-        Path("s.json").write_text(json.dumps(SPLIT))
-        assert f"--pools does not apply to {data}" in run(
-            "train", data, "--pools", "s.json", "-o", "never", code=2
-        )
+        refused = run("train", data, "--pools", "s.json", "-o", "never", code=2)
+        assert f"--pools does not apply to {data}" in refused
     assert not Path("never").exists()
 
 

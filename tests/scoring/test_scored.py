@@ -165,8 +165,6 @@ def test_groups_of_a_run_and_a_new_group_have_the_labels_of_training(tmp_path: P
     assert provenance.model.endswith(", 6 shots")
     np.savez(tmp_path / "labelled.npz", x=X[SUPPORT], y=[0, 1, 0, 1, 0, 3])
     assert_refused("0 2 [0, 1, 3]", run, folder, Drawing(), new)
-    np.savez(tmp_path / "labelled.npz", x=X[:5], y=[0, 1, 0, 1, 0])
-    assert_refused("shots 6 5", run, folder, Drawing(), new)
 
 
 def test_new_examples_are_scored_as_by_the_adapted_learner(trained: Path, tmp_path: Path) -> None:
