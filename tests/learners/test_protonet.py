@@ -60,6 +60,21 @@ def test_logits_equal_those_of_the_loop(episode: tuple[Tensor, Tensor, Tensor, i
             np.testing.assert_allclose(actual[i].numpy(), slow, rtol=tolerance, atol=tolerance)
 
 
+def test_embeddings_far_from_the_origin_lose_no_digits() -> None:
+    rng = np.random.default_rng(0)
+    far = torch.tensor(1e4 + rng.normal(size=(1, 45, 32)), dtype=torch.float32)
+    labels = torch.arange(15).remainder(5)[None]
+    actual = prototype_logits(far[:, :15], labels, far[:, 15:], 5)[0]
+    slow = slow_logits(far[0, :15], labels[0], far[0, 15:], 5)
+    np.testing.assert_allclose(actual.numpy(), slow, rtol=1e-6)
+    # The negative control: the textbook expansion of the square is off by whole units.
+    prototypes = torch.stack([far[0, :15][labels[0] == label].mean(0) for label in range(5)])
+    query = far[0, 15:]
+    expanded = -(query.square().sum(1)[:, None] - 2 * query @ prototypes.T)
+    expanded = expanded - prototypes.square().sum(1)
+    assert np.abs(expanded.numpy() - slow).max() > 1
+
+
 def test_half_precision_embeddings_are_compared_in_float32() -> None:
     z = torch.tensor(np.random.default_rng(1).normal(size=(2, 12, 64))).bfloat16()
     labels = torch.arange(6).remainder(3).expand(2, 6)
@@ -94,6 +109,24 @@ def test_a_batch_of_episodes_agrees_with_adapting_to_each() -> None:
         alone = scorer.predict_proba(x[i, 6:])
         np.testing.assert_allclose(logits[i].softmax(-1).detach(), alone, atol=1e-6)
         assert scorer.predict_proba(x[i, :0]).shape == (0, 4)
+
+
+def test_logits_compile_to_one_graph_for_any_labels() -> None:
+    graphs = 0
+
+    def counted(graph: torch.fx.GraphModule, _: list[Tensor]) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    learner = ProtoNet(Conv4(1, 16, 8, rng=0))
+    compiled = torch.compile(learner.logits, backend=counted, fullgraph=True)
+    x = torch.rand(2, 6, 16, 16, generator=torch.Generator().manual_seed(0))
+    for labels in ([0, 1, 2], [2, 2, 2], [1, 0, 0]):
+        y = torch.tensor(labels).expand(2, 3)
+        actual = compiled(x[:, :3], y, x[:, 3:], classes=3)
+        torch.testing.assert_close(actual, learner.logits(x[:, :3], y, x[:, 3:], classes=3))
+    assert graphs == 1
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(0.1, 0.0), (3.0, 1e3)])
