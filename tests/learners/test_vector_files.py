@@ -81,8 +81,8 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     assert_refused("columns Parquet x.npy", read_vectors, x, labels, None, "f_*")
     assert_refused("y.csv .npy .txt", read_vectors, x, str(tmp_path / "y.csv"))
     np.savez(tmp_path / "other.npz", images=X)
-    for read in (read_vectors, read_examples):
-        assert_refused("other.npz images", read, tmp_path / "other.npz")
+    assert_refused("other.npz images", read_vectors, tmp_path / "other.npz", labels)
+    assert_refused("other.npz images", read_examples, tmp_path / "other.npz")
     for content in (x.read_bytes()[:-9], b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x09\x00{(\n"):
         x.write_bytes(content)
         assert_refused("x.npy complete", read_vectors, x, labels)

@@ -25,14 +25,14 @@ TENSORS = ("weights", "best", "optimiser")
 
 def a_checkpoint(epochs: int) -> Checkpoint:
     learner = fewshot.ProtoNet(fewshot.MLP(3, width=4, rng=epochs))
-    state = state_of(learner)
+    state, moved = state_of(learner), torch.arange(6.0).view(2, 3).T  # not contiguous, and shared
     return Checkpoint(
         architecture=checkpoints.describe_architecture(learner),
         config={"ways": 5, "rng": 0, "lr": 0.1, "class_weights": [1.0, 10.0], "patience": None},
         history=[asdict(Epoch(e, 0.1 * e, 1 / 3, 0.1, 2.0)) for e in range(1, epochs + 1)],
         weights=state,
         best={name: tensor + 1 for name, tensor in state.items()},
-        optimiser={"0/step": torch.tensor(3.0), "0/exp_avg": torch.arange(4.0)},
+        optimiser={"0/step": torch.tensor(3.0), "0/exp_avg": moved, "1/exp_avg": moved},
     )
 
 
