@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -16,7 +17,7 @@ from scipy import stats
 
 from metapac import Guarantee
 from metapac.fewshot.reproduce import experiments
-from metapac.fewshot.reproduce.claims import Claim, check_claims
+from metapac.fewshot.reproduce.claims import SOURCES, Claim, check_claims
 from metapac.fewshot.study.rows import Rows
 from tests.helpers.studies import method_rows as table
 
@@ -97,6 +98,21 @@ def test_seeds_are_judged_together() -> None:
 
 
 # The constants of the experiments, and the search of a grid
+
+
+def test_claims_of_the_paper_cite_a_figure_and_a_sentence_and_others_do_not() -> None:
+    assert {e.data for e in experiments.EXPERIMENTS.values()} - {"glyphs"} == set(SOURCES)
+    names = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint", "PS", "Meta-CP", "PS-Test", "HCP")
+    rows = Rows.concatenate([table(LOW, method=name) for name in names])
+    for data in (*SOURCES, "glyphs"):
+        for claim, method in zip(check(rows, data), names[:-1], strict=True):
+            assert claim.claim.startswith(f"{method}:")
+            if data == "glyphs" or method in ("Meta-PS tight", "Meta-PS joint"):
+                assert claim.source == "not in the paper"
+            else:
+                panel = "b" if method == "PS-Test" else "a"
+                assert re.fullmatch(rf'Figure [3458]\({panel}\): ".+[.t]"', claim.source)
+
 
 MINI = experiments.EXPERIMENTS["miniimagenet"]
 

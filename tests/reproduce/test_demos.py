@@ -12,6 +12,7 @@ from scipy import special
 from metapac.fewshot import scoring
 from metapac.fewshot.reproduce import demos
 from metapac.fewshot.scoring import accuracy
+from metapac.guarantee import format_share
 from metapac.heart_sites import read_sample
 
 
@@ -76,6 +77,15 @@ def test_a_guarantee_per_class_finds_the_rare_class(found: demos.SitesDemo) -> N
         part = {part.label: part for part in attempt.evaluation.classes or ()}["yes"]
         assert part.examples == attempt.of_yes.examples.sum()
         assert part.missed == attempt.of_yes.missed.sum()
+
+
+def test_reports_are_on_their_promises(found: demos.SitesDemo, tmp_path: Path) -> None:
+    demos.save_promises(found, tmp_path)
+    one, other = (path.read_text(encoding="utf-8") for path in demos.write_reports(found, tmp_path))
+    assert "“<bdi>yes</bdi>” is missed in 1,9" in one
+    for html, attempt in ((one, found.plain), (other, found.per_class)):
+        answered = (attempt.evaluation.set_shares or {})["single"]
+        assert f"The model answers {format_share(answered)} of the respondents" in html
 
 
 def test_the_logistic_regression_is_at_its_optimum_and_stays_finite() -> None:

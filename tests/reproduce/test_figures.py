@@ -137,12 +137,13 @@ def test_errors_per_delta_are_those_of_each_delta(rows: Rows, drawn: list[Any]) 
 
 def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
     rows = run_study(SmallStudy(), guarantee=STRICT, draws=2)
-    figures.draw_error(rows, STRICT, title="", path="some.png")
-    result = texts(drawn.pop().axes[0])
-    assert "keeps every label: needs 110 labels" in result  # PS-Test
-    assert "keeps every label: needs 52 tasks of 16 examples" in result  # Meta-PS even
-    assert "keeps every label: needs more tasks or examples" in result  # Meta-CP
-    assert sum(text.startswith("keeps") for text in result) == 5
+    for draw in (figures.draw_error, figures.draw_size):
+        draw(rows, STRICT, title="", path="some.png")
+        result = texts(drawn.pop().axes[0])
+        assert "keeps every label: needs 110 labels" in result  # PS-Test
+        assert "keeps every label: needs 52 tasks of 16 examples" in result  # Meta-PS even
+        assert "keeps every label: needs more tasks or examples" in result  # Meta-CP
+        assert sum(text.startswith("keeps") for text in result) == 5
     figures.draw_error_per_set(rows, STRICT, title="", path="some.png")
     assert "keeps every label: needs 52 tasks of 16" in legend(drawn[0].axes[0])[0]
 

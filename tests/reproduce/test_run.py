@@ -383,8 +383,11 @@ def test_a_bank_study_takes_no_task_twice() -> None:
 
 @pytest.mark.parametrize("e", [GROUPS, STRONG], ids=["groups", "strong"])
 def test_each_seed_is_a_run_of_its_own(tmp_path: Path, trained: list[int], e: Experiment) -> None:
-    found = run.reproduce(e, tmp_path, seeds=2, rng=4, device="cpu")
+    stages: list[str] = []
+    options: Any = {"device": "cpu", "progress": lambda stage, *_: stages.append(stage)}
+    found = run.reproduce(e, tmp_path, seeds=2, rng=4, **options)
     summary = found.summary
+    assert "seed 5: draws" in stages
     assert trained == [4, 5]
     for number, rows in zip((4, 5), summary.rows, strict=True):
         assert same_rows(rows, read_rows(tmp_path / f"seed-{number}"))

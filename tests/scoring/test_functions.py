@@ -14,6 +14,7 @@ from metapac import Context, InvalidInput, fewshot
 from metapac.fewshot.adapters import as_score_function
 from metapac.fewshot.scoring import score_matrix
 from metapac.score_functions import NAMES, ScoreFunction
+from tests.helpers.refusals import assert_refused
 
 PROBABILISTIC = [name for name in NAMES if name != "raw"]
 SEVEN: Any = 7
@@ -72,6 +73,14 @@ def test_names_round_trip() -> None:
     assert as_score_function(fitted) is fitted
     assert as_score_function(None).name == "probability"
     assert as_score_function(None, "scores").name == "raw"
+
+
+def test_bad_input_is_named() -> None:
+    bad: list[tuple[Any, ...]] = [("margin", value) for value in (0, math.nan, True)]
+    for arguments in (*bad, ("raw", 2.0)):
+        assert_refused("temperature", ScoreFunction, *arguments)
+    assert_refused("score", ScoreFunction, "aps")
+    assert_refused("outputs", ScoreFunction(), [[1.0]], "odds")
 
 
 def cross_entropy(learner: Any, drawn: Any, temperature: float) -> float:

@@ -232,6 +232,15 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "x.npz"
 
 
+def test_options_of_vectors_reach_the_learner(file: Path, tmp_path: Path) -> None:
+    cosine = {"metric": "cosine", "temperature": 0.1}
+    expected = tabulate(PrototypeLearner(**cosine), ClassPool(X, Y, name="all").tasks(6, **SHAPE))
+    assert_same_scores(score_embeddings(file, TASKS, Embeddings(**cosine)), expected)
+    assert_refused("groups", score_embeddings, file, TASKS, Embeddings(groups="g.npy"), file)
+    np.savez(tmp_path / "one.npz", x=X, y=CODES * 0)
+    assert_refused("pool='test'", score_embeddings, tmp_path / "one.npz", Drawing(pool="test"))
+
+
 def test_halves_share_no_class_and_do_not_depend_on_the_seed(file: Path) -> None:
     for is_fitted, sizes in ((False, [12, 12, 24]), (True, [8, 12, 20])):
         found: dict[str, set[str]] = {}

@@ -46,6 +46,8 @@ def test_each_seed_divides_vectors_anew(tmp_path: Path) -> None:
         assert len(one.calibration.names) == len(one.test.names) == 10
         assert not {*one.calibration.names} & {*one.test.names}
         assert one.test.names != two.test.names
+    _, make_study = opened(vectors(tmp_path, y=np.arange(400) % 2), tmp_path)
+    assert_refused("2 classes", make_study, 0)
 
 
 def test_a_learner_is_trained_for_each_seed_and_resumes(tmp_path: Path) -> None:

@@ -203,6 +203,19 @@ def test_groups_are_tasks_drawn_with_replacement() -> None:
     assert [len(test.labelled_scores) for test in draw.tests] == [20] * 20
 
 
+def test_tasks_of_unequal_size_keep_their_scores() -> None:
+    pool = SITES[0]
+    kept = np.sort(np.random.default_rng(0).permutation(len(pool.y))[:300])
+    unequal = GroupPool(pool.x[kept], pool.y[kept], pool.groups[kept], classes=2)
+    study = make(pools=(unequal, SITES[1]), tasks=9, test_queries=9)
+    draw = study.draw(np.random.default_rng(3))
+    tasks, _ = study.sample(np.random.default_rng(3))
+    assert len({len(task.query) for task in tasks}) > 1
+    for number, task in enumerate(tasks):
+        own = PrototypeLearner().bank(unequal.x).scores([task])
+        np.testing.assert_array_equal(draw.scores[draw.tasks == number], own)
+
+
 def test_distinct_groups_are_divided_anew_and_used_once() -> None:
     pools = groups(count=7), groups(20, count=5, rng=1)
     for given, tests in ((pools, 5), ((pools[0], pools[0]), 3)):

@@ -249,6 +249,17 @@ def test_damage_is_noticed_and_other_tables_are_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == whole
 
 
+def test_a_table_from_before_the_last_columns_is_read(tmp_path: Path) -> None:
+    rows = run(tmp_path)
+    path = tmp_path / "rows.csv.gz"
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    for missing in (["labels"], ["examples", "labels"]):
+        old = "\n".join(line.rsplit(",", len(missing))[0] for line in lines) + "\n"
+        path.write_bytes(gzip.compress(old.encode()))
+        unknown: dict[str, Any] = dict.fromkeys(missing, np.zeros(len(rows), np.int64))
+        assert same_rows(read_rows(tmp_path), replace(rows, **unknown))
+
+
 def test_the_settings_say_all_that_the_rows_depend_on(tmp_path: Path) -> None:
     assert same_rows(run(tmp_path, rng=7), run(rng=7))
     result = read_settings(tmp_path)

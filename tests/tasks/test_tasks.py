@@ -75,6 +75,8 @@ def test_bad_fields_are_named() -> None:
         ({"support_y": [0]}, "support_y and support .* 1 and 2"),
         ({"support": [3, 10]}, "support .* 0 to 9, got 3 to 10"),
         ({"support": [-1, 3]}, "support .* 0 to 9, got -1 to 3"),
+        ({"query": [0.5, 1, 2]}, "query .* float64"),
+        ({"support": [True, False]}, "support .* bool"),
         ({"classes": 0}, "classes .* from 1"),
         ({"class_names": ["a", "b"]}, "class_names .* 3 labels, got 2"),
     ]

@@ -158,6 +158,7 @@ def test_learners_that_cannot_be_rebuilt_are_refused(tmp_path: Path) -> None:
     good = fewshot.ProtoNet(fewshot.MLP(3, width=5, rng=0))
     forged: dict[str, Any] = {
         "cannot be built": {"colour": 1},
+        "be built": {"width": "wide"},
         "has shape|cannot": {"width": 2**40},
     }
     forged |= {"fewer tensors than layers": {"depth": 10**9}, "'layers.0.bias'": {"width": 4}}

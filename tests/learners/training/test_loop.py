@@ -363,6 +363,20 @@ def test_an_interrupted_run_ends_with_the_same_weights(
             assert without_seconds(resumed) == without_seconds(history)
 
 
+def test_the_strong_recipe_saves_at_first_once_a_minute_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths, write = [], checkpoints.write_checkpoint
+
+    def record(folder: Path, checkpoint: checkpoints.Checkpoint) -> None:
+        lengths.append(len(checkpoint.history))
+        write(folder, checkpoint)
+
+    monkeypatch.setattr(checkpoints, "write_checkpoint", record)
+    fit_strong(sphere_learner(), checkpoint=tmp_path)
+    assert lengths == [0, 5]
+
+
 @both_recipes
 def test_a_run_without_a_seed_resumes_with_its_seed(fit: Any, learner: Any, tmp_path: Path) -> None:
     first, again, straight = learner(), learner(rng=3), learner()

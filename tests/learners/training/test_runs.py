@@ -46,6 +46,20 @@ def test_a_run_says_how_good_it_is_and_resumes(tmp_path: Path) -> None:
         train_run(save(tmp_path, x=X + 1), folder, training, **SIZE)
 
 
+def test_the_stages_of_the_strong_recipe_are_reported(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(256, size=(192, 16, 16, 3), dtype=np.uint8)
+    stages: list[str] = []
+
+    def progress(stage: str, done: int, total: int | None) -> None:
+        stages.append(f"{stage.partition(',')[0]} {done} of {total}")
+
+    training = Training(epochs=1, tasks=4, recipe="strong", tuning_steps=1)
+    run = train_run(save(tmp_path, x=images), tmp_path / "run", training, **SIZE, progress=progress)
+    assert "\nLast of 2 epochs: 2, with " in str(run)
+    counted = [stage for stage in stages if "of None" not in stage]
+    assert counted == ["pre-training 1 of 1", "tuning 1 of 1"]
+
+
 def test_bad_input_of_a_run_is_refused(tmp_path: Path) -> None:
     data = save(tmp_path)
     strong = {name: {name: 5, "recipe": "strong"} for name in ("batch", "halve_every", "patience")}
@@ -56,6 +70,7 @@ def test_bad_input_of_a_run_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=message):
             train_run(data, tmp_path / "run", Training(**training), **SIZE)
     wrong: list[dict[str, Any]] = [{"pools": [1, 2, 3]}, {"pools": [0, 1, 1, 1]}, {"queries": 0}]
+    wrong += [{"image_size": 8}]
     for options in wrong:
         with pytest.raises(InvalidInput, match=next(iter(options))):
             train_run(data, tmp_path / "run", **SIZE | options)
