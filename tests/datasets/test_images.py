@@ -14,15 +14,8 @@ from metapac.fewshot import image_folder, miniimagenet
 from metapac.fewshot.datasets import cache, images
 from metapac.fewshot.datasets.images import Pixels
 from metapac.fewshot.datasets.miniimagenet import missing, prepare
-from tests.helpers.miniimagenet_files import (
-    CLASSES,
-    EACH,
-    LAYOUTS,
-    colour,
-    picture,
-    with_csv,
-    with_folders,
-)
+from tests.helpers import miniimagenet_files as mini
+from tests.helpers.miniimagenet_files import CLASSES, EACH, LAYOUTS, colour, picture, with_csv
 
 
 def paint(path: Path, pixels: Pixels) -> Path:
@@ -176,7 +169,7 @@ def test_unknown_layouts_are_refused_with_the_known_ones(tmp_path: Path) -> None
     ):
         with pytest.raises(FileNotFoundError, match=message):
             prepare(place, home=tmp_path)
-    folder = with_folders(tmp_path / "published")
+    folder = mini.with_folders(tmp_path / "published")
     shutil.rmtree(folder / "val" / "n11")
     (folder / "val" / "n11").mkdir()
     with pytest.raises(ValueError, match="val/n11 has no images"):

@@ -19,12 +19,7 @@ from torch import Tensor, nn
 from metapac import InvalidInput
 from metapac.fewshot import MAML, MLP, ClassPool, Conv4, Learner, ProtoNet, Task
 from metapac.fewshot.learners import protonet
-from metapac.fewshot.learners.protonet import (
-    PrototypeBank,
-    gram_logits,
-    gram_matrix,
-    prototype_logits,
-)
+from metapac.fewshot.learners.protonet import PrototypeBank, gram_logits, prototype_logits
 
 
 def slow_logits(support_z: Any, support_y: Any, query_z: Any, classes: int) -> NDArray[np.float64]:
@@ -343,7 +338,7 @@ def test_tasks_in_arrays_are_scored_as_one_by_one(rng: int, shots: int, memory: 
 
 def test_few_columns_are_looked_up_and_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    gram = gram_matrix(torch.from_numpy(rng.normal(size=(400, 9))).float())
+    gram = protonet.gram_matrix(torch.from_numpy(rng.normal(size=(400, 9))).float())
     support, query = (torch.from_numpy(rng.integers(400, size=(6, n))) for n in (7, 20))
     labels = torch.from_numpy(rng.integers(4, size=(6, 7)))  # some are absent
     arguments = gram, support, labels, query, 4

@@ -24,15 +24,8 @@ from metapac import Guarantee, InvalidInput, Scored, fewshot
 from metapac.data_checks import CHECKS
 from metapac.evidence import first_step
 from metapac.fewshot.study import draws
-from metapac.fewshot.study.methods import (
-    META_PS,
-    PS,
-    PS_TEST,
-    choose_ranks,
-    conformal_threshold,
-    digest_code,
-    quantile_of_quantiles_coverage,
-)
+from metapac.fewshot.study import methods as rules
+from metapac.fewshot.study.methods import META_PS, PS, PS_TEST, quantile_of_quantiles_coverage
 from metapac.fewshot.study.rows import evaluate_draw
 from metapac.fewshot.synthetic import NormalFamily
 from metapac.guarantee import JOINT_LEVELS
@@ -303,7 +296,7 @@ def test_ranks_are_the_best_of_all_pairs(examples: int, tasks: int, epsilon: flo
     pairs = [(a, b) for a in range(1, examples + 1) for b in range(1, tasks + 1)]
     found = [quantile_of_quantiles_coverage(examples, tasks, *pair) for pair in pairs]
     enough = [coverage for coverage in found if coverage >= 1 - epsilon]
-    chosen = choose_ranks(examples, tasks, epsilon)
+    chosen = rules.choose_ranks(examples, tasks, epsilon)
     assert (chosen is None) == (not enough)
     if chosen is not None:
         assert quantile_of_quantiles_coverage(examples, tasks, *chosen) == min(enough)
@@ -324,12 +317,12 @@ def test_neighbours_take_the_ranks_of_their_papers() -> None:
 
 @given(st.integers(1, 40), st.floats(0.01, 0.99) | st.just(0.1))
 def test_a_conformal_threshold_has_its_exact_coverage(n: int, epsilon: float) -> None:
-    cut = conformal_threshold(np.arange(1, n + 1), epsilon)
+    cut = rules.conformal_threshold(np.arange(1, n + 1), epsilon)
     # The new score falls into each of the n + 1 gaps with equal probability.
     missed = 0 if cut == -math.inf else int(cut)
     assert Fraction(missed, n + 1) <= Fraction(epsilon) * (1 + Fraction(1, 2**49))
     assert Fraction(missed + 1, n + 1) > Fraction(epsilon) or missed == n
-    assert conformal_threshold(np.arange(1.0, 30.0), 0.1) == 3.0  # not lost to rounding
+    assert rules.conformal_threshold(np.arange(1.0, 30.0), 0.1) == 3.0  # not lost to rounding
 
 
 @given(
@@ -443,7 +436,7 @@ IMPORTS = "import functools\nfrom dataclasses import dataclass\nimport numpy as 
 def digest(program: str, file: str = "<one>") -> str:
     names: dict[str, Any] = {"__name__": "__main__", "draw": object(), "low": object()}
     exec(compile(IMPORTS + program, file, "exec"), names)
-    return digest_code(names["rule"])
+    return rules.digest_code(names["rule"])
 
 
 def test_code_is_the_same_until_it_changes_and_in_another_process() -> None:

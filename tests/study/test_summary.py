@@ -18,20 +18,9 @@ from scipy import stats
 
 from metapac import Guarantee, InvalidInput
 from metapac.fewshot import summarise
+from metapac.fewshot.study import summary as study_summary
 from metapac.fewshot.study.rows import Rows
-from metapac.fewshot.study.summary import (
-    Summary,
-    allowed_tasks,
-    compare_sizes,
-    draw_share_interval,
-    error_quantile,
-    expect_draws_within,
-    explained_by_noise,
-    flag_tasks,
-    mean_interval,
-    quantile_interval,
-    share_interval,
-)
+from metapac.fewshot.study.summary import Summary, explained_by_noise, mean_interval, share_interval
 from metapac.verdict import clopper_pearson_interval
 from tests.helpers.oracles import binomial_cdf
 from tests.helpers.studies import method_rows as table
@@ -140,9 +129,9 @@ alphas = st.floats(0.001, 0.999) | st.sampled_from([0.1, 0.2, 0.3, 0.7, 0.9, 1 /
 
 @given(st.integers(1, 400), alphas, st.lists(numbers, min_size=1, max_size=40))
 def test_shares_and_quantiles_agree(tasks: int, alpha: float, errors: list[float]) -> None:
-    allowed = allowed_tasks(tasks, alpha)
+    allowed = study_summary.allowed_tasks(tasks, alpha)
     assert allowed / tasks <= alpha < (allowed + 1) / tasks
-    quantile = error_quantile(np.array(errors), alpha)
+    quantile = study_summary.error_quantile(np.array(errors), alpha)
     assert quantile in errors  # not interpolated
     for epsilon in (0.0, 0.04, 0.05, 0.1, 0.3):
         assert (quantile <= epsilon) == (np.mean(np.array(errors) > epsilon) <= alpha)
@@ -153,12 +142,12 @@ def test_a_task_is_flagged_when_so_many_misses_are_improbable() -> None:
         missed = np.arange(examples + 1)
         rows = table([(missed / examples).tolist()], examples=examples)
         for epsilon in (0.05, 0.1, 0.3):
-            flagged = flag_tasks(rows, epsilon)
+            flagged = study_summary.flag_tasks(rows, epsilon)
             for k in missed.tolist():
                 tail = 1 - binomial_cdf(k - 1, examples, epsilon) if k else 1
                 assert flagged[k] == (tail < Fraction("0.05")), (k, float(tail))
     rows = table([[0.1, np.nextafter(0.1, 1), 0.3]])  # exact errors need no limit
-    assert flag_tasks(rows, 0.1).tolist() == [False, True, True]
+    assert study_summary.flag_tasks(rows, 0.1).tolist() == [False, True, True]
     assert explained_by_noise(rows, 0.2) == 0.2
     assert explained_by_noise(table([[0.1]], examples=9), 0.2) == pytest.approx(0.24)
 
@@ -166,7 +155,7 @@ def test_a_task_is_flagged_when_so_many_misses_are_improbable() -> None:
 def test_the_share_of_draws_within_is_what_chance_makes_it() -> None:
     errors = [[0.0] * 46 + [0.3] * 4, [0.0] * 47 + [0.3] * 3]
     exact = float(binomial_cdf(5, 50, 0.07))
-    assert expect_draws_within(table(errors), 0.1, 0.1) == pytest.approx(exact)
+    assert study_summary.expect_draws_within(table(errors), 0.1, 0.1) == pytest.approx(exact)
 
 
 def test_means_are_students_t_over_draws_or_seeds() -> None:
@@ -192,18 +181,19 @@ def test_a_share_is_never_surer_than_that_of_independent_tasks() -> None:
         low, high = clopper_pearson_interval(within.sum(), len(within))
         assert share_interval([rows], [within]) == (float(low), float(high))
     bad = [np.ones(3, dtype=bool), np.zeros(3, dtype=bool), np.ones(3, dtype=bool)]
-    assert draw_share_interval(bad) == (0.0, 1.0)
+    assert study_summary.draw_share_interval(bad) == (0.0, 1.0)
 
 
 def test_the_quantile_of_independent_tasks_is_bounded_by_order_statistics() -> None:
     # One draw: the interval of the share is that of Clopper and Pearson, which is monotone.
     errors = np.sort(np.random.default_rng(0).random(200))
-    low, high = quantile_interval([table([errors.tolist()])], 0.1)
+    low, high = study_summary.quantile_interval([table([errors.tolist()])], 0.1)
     above = np.arange(199, -1, -1)  # tasks above each error
     limits = clopper_pearson_interval(above, np.full(200, 200))
     assert low == errors[np.argmax(limits[0] <= 0.1)]
     assert high == errors[np.argmax(limits[1] <= 0.1)]
-    assert quantile_interval([table([[0.2, 0.3, 0.4]])], 0.1) == (0.2, 1.0)  # too few tasks
+    few = table([[0.2, 0.3, 0.4]])
+    assert study_summary.quantile_interval([few], 0.1) == (0.2, 1.0)
 
 
 def test_a_size_has_no_interval_beyond_what_is_possible() -> None:
@@ -221,7 +211,7 @@ def test_sizes_are_compared_in_pairs() -> None:
     ]
     apart = (sizes[:, 0] - sizes[:, 1]).mean(axis=2)  # (seeds, draws)
     for given_, units in ((by_seed[0], apart[0]), (by_seed, apart.mean(axis=1))):
-        result = compare_sizes(given_, "A", "B")
+        result = study_summary.compare_sizes(given_, "A", "B")
         low, high = stats.ttest_1samp(units, 0).confidence_interval(0.95)
         assert (result.low, result.high) == pytest.approx((low, high))
         assert result.difference == pytest.approx(units.mean())

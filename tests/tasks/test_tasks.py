@@ -16,15 +16,8 @@ from scipy import sparse
 
 from metapac import InvalidInput, fewshot
 from metapac.fewshot import ClassPool, DomainPool, GroupPool, LazyArray, ProtoNet, Task, class_reuse
-from metapac.fewshot.tasks import (
-    ClassReuse,
-    TaskBatch,
-    as_examples,
-    batches,
-    query_sizes,
-    spawn_rng,
-    spawn_rngs,
-)
+from metapac.fewshot import tasks as tasks_module
+from metapac.fewshot.tasks import ClassReuse, TaskBatch, as_examples, batches, query_sizes
 from metapac.fewshot.training.episodes import EpisodeSampler
 
 FIELDS = ("support", "support_y", "query", "query_y")
@@ -333,6 +326,6 @@ def test_the_reuse_of_classes_is_described() -> None:
 )
 def test_generators_of_many_items_are_those_of_one(entropy: Any, key: list[int]) -> None:
     seed = np.random.SeedSequence(entropy, spawn_key=key)
-    states = [rng.bit_generator.state for rng in spawn_rngs(seed, 3)]
-    assert states == [spawn_rng(seed, i).bit_generator.state for i in range(3)]
+    states = [rng.bit_generator.state for rng in tasks_module.spawn_rngs(seed, 3)]
+    assert states == [tasks_module.spawn_rng(seed, i).bit_generator.state for i in range(3)]
     assert states == [np.random.PCG64(child).state for child in seed.spawn(3)]
