@@ -439,7 +439,8 @@ def test_tables_refuse_what_would_be_ignored(tmp_path: Path, offset: TaskOffset)
         score_embeddings(tmp_path / "task.npz", missing, new=tmp_path / "new.npy")
 
 
-def test_a_study_with_unlabelled_examples() -> None:
+def test_a_study_with_unlabelled_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metapac.fewshot.study.pool_study.PREDICTOR_TASKS", 12)
     pools = [ClassPool(X[i == Y % 2], Y[i == Y % 2], name=f"half {i}") for i in (0, 1)]
     shape: Any = {"ways": 3, "shots": 2, "labelled": 0, "tasks": 30, "tests": 5}
     plain, more = (
