@@ -205,7 +205,7 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
         run(backend="abacus")
     assert not list(tmp_path.iterdir())
     rows = run(methods=paper_methods(GUARANTEE, second_delta=0.1))
-    assert [{*rows.select("PS", delta).delta} for delta in (None, 0.1)] == [{0.2}, {0.1}]
+    assert [{*rows.select("Meta-CP", delta).delta} for delta in (None, 0.1)] == [{0.2}, {0.1}]
     assert_refused("'PSS' PS at delta=0.2", rows.select, "PSS")
     assert_refused("'PS' at delta=0.3", rows.select, "PS", 0.3)
 
