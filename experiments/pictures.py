@@ -106,7 +106,7 @@ def draw_sites(survey: Survey) -> str:
             f'<rect class="band" x="{left}" y="{top}" width="236" height="{limit - top:.1f}"/>',
             line(left, limit, right, limit, "limit"),
             line(left, bottom, right, bottom, "axis"),
-            text(left + 6, limit - 8, "people missed", "soft"),
+            text(left + 6, limit - 8, f"over {epsilon:.0%} missed", "soft"),
         ]
         for i, rate in enumerate(rates):
             x, y = left + 8 + 10 * i, bottom - 100 * rate * scale

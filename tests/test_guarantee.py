@@ -37,7 +37,7 @@ from metapac._common import Array
 from metapac.evidence import ranks_within
 from metapac.fewshot.synthetic import Family, NormalFamily, TwoPointFamily
 from metapac.guarantee import JOINT_LEVELS
-from metapac.ranks import Level, equal_share, expectation_rank, joint_ranks
+from metapac.ranks import Level, cap_ranks, equal_share, expectation_rank, joint_ranks
 from tests.helpers import oracles
 from tests.helpers.oracles import FALSE_ALARM, TiedFamily, too_many
 from tests.helpers.refusals import assert_refused
@@ -536,6 +536,10 @@ def test_the_shift_that_comes_for_free(delta: float | None, dishonest: int) -> N
         assert more.free_shift(tasks) >= 0.05 or max(more.allowed_low_thresholds(tasks)) < 0
     assert max(found) > 0
     assert Guarantee(epsilon=0.1, alpha=0.1, delta=0.05).free_shift(5) == 0  # nothing holds
+    capped = Guarantee(epsilon=0.3, alpha=0.95, delta=0.4, sampling="iid", randomise=1)
+    ranks, levels = capped.allowed_low_thresholds(4), replace(capped, shift=0.0133).levels
+    assert cap_ranks(4, levels, ranks) != ranks  # which the counts alone allow
+    assert capped.free_shift(4) < 0.0133
     assert Guarantee(epsilon=0.1, alpha=0.2, delta=0.05, new_tasks=20).free_shift(99) == 0
 
 

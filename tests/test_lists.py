@@ -46,6 +46,7 @@ from metapac.ranks import (
     list_start,
 )
 from metapac.words import summarise_guarantee
+from tests.helpers.commands import metapac
 from tests.helpers.enumeration import outcomes
 from tests.helpers.oracles import FALSE_ALARM, grown_union_probability
 from tests.helpers.refusals import assert_refused
@@ -193,6 +194,18 @@ def test_the_least_number_of_tasks() -> None:
     assert "too short" in str(short)
     assert_refused("listed", plan_list, 1, **levels, alpha=0.1)
     assert_refused("new_tasks delta", plan_list, 53, epsilon=0.1, alpha=0.1, delta=None)
+    # What is declared counts here too, in Python and on the command line, or is refused.
+    assert (
+        plan_list(53, **levels, alpha=0.3, dishonest=1).label
+        > plan_list(53, **levels, alpha=0.3).label
+    )
+    rule, iid = (plan_list(53, **levels, alpha=0.3, sampling=s) for s in ("any", "iid"))
+    assert iid.divisions[0].examples_per_task <= rule.divisions[0].examples_per_task
+    assert_refused("new_tasks shift", plan_list, 53, **levels, alpha=0.1, shift=0.02)
+    assert_refused("new_tasks randomise", plan_list, 53, **levels, alpha=0.1, randomise=1)
+    words = ["plan", "--list", 53, "--epsilon", 0.1, "--alpha", 0.3, "--delta", 0.05]
+    assert metapac(*words, "--dishonest", 1, "--sampling", "iid").exit_code == 0
+    assert "cannot be combined" in metapac(*words, "--shift", 0.02).stderr
 
 
 def test_plans_for_lists_leave_out_what_cannot_be_combined() -> None:
@@ -360,6 +373,12 @@ def test_small_tasks_of_a_list_cannot_break_it(draw: Any) -> None:
     assert (found.left_out, found.verdict.tasks, found.verdict.missing) == (3, 17, 0)
     assert found.verdict.if_true.number == 15
     assert found.verdict.status == "holds"
+    # Left out of the evaluation alone, they could break the guarantee unseen.
+    whole = MetaPS(**OF_20).calibrate(*scores_of(draw.drawn), context=about)
+    scores, names = scores - np.repeat([0.6, 0.0], [3 * 10, 17 * 60]), names
+    found = evaluate(whole, scores, names, allow=["direction"])
+    assert found.verdict.status != "holds"
+    assert_refused("min_examples 30", evaluate, whole, scores, names, min_examples=30)
 
 
 def test_a_list_is_judged_when_all_of_it_is_there(promise: MetaPS, draw: Any) -> None:

@@ -194,7 +194,7 @@ def test_the_command_that_is_printed_can_be_pasted(
         words = ["--task", "site", "--prediction", "predicted", "--y", "y", "--scale", "scale"]
     if kind == "per class":
         rows = make_sites(300, fewest=50, rate=0.09)
-        words += ["--epsilon", "0.3", "--alpha", "0.3"]
+        words += ["--epsilon", "0.30000001", "--alpha", "0.3", "--allow", "labels"]
     rows.to_csv("my scores.csv", index=False, sep=";")
     words += ["--separator", ";", "-o", "pilot.json"]
     if kind == "another table":
@@ -213,6 +213,9 @@ def test_the_command_that_is_printed_can_be_pasted(
     assert len(names - pilot) < len(names) or kind == "another table"
     assert (promise.classes_ is not None) == (kind == "per class")
     assert {*promise.context_.pilot} == pilot
+    if kind == "per class":
+        assert promise.epsilon == 0.30000001
+        assert "--allow labels" in done.stdout
 
 
 def test_use_per_class_is_said_only_where_it_works(tmp_path: Path) -> None:
@@ -246,9 +249,27 @@ def test_sets_that_say_nothing_are_not_recommended(tmp_path: Path) -> None:
         assert (found["recommended"], found["command"]) == (None, None)
 
 
+def test_small_tasks_show_what_iid_examples_would_give(tmp_path: Path) -> None:
+    small, large = make_sites(150).groupby("site").head(6), make_sites(60, fewest=55)
+    small.to_csv(tmp_path / "small.csv", index=False)
+    for table, differs in (("small.csv", True), ("large.csv", False)):
+        large.to_csv(tmp_path / "large.csv", index=False)
+        words = [tmp_path / table, *BY_LABEL, "--epsilon", "0.2", "--alpha", "0.3"]
+        shown = [row for row in plan(*words)["levels"] if not row["per_class"]]
+        assert all(("if i.i.d." in row["sizes"]) == differs for row in shown)
+        if differs:
+            iid = plan(*words, "--sampling", "iid")["levels"]
+            own = [row["sizes"]["default"] for row in iid if not row["per_class"]]
+            assert own == [row["sizes"]["if i.i.d."] for row in shown]
+            assert "if i.i.d.: set size with --sampling iid" in metapac("plan", *words).stdout
+        assert "--sampling" not in (plan(*words)["command"] or "")
+
+
 def test_few_tasks_are_not_looked_at(tmp_path: Path) -> None:
     table = tmp_path / "scores.csv"
     make_sites(39).assign(p_no=np.nan).to_csv(table, index=False)
+    refused = metapac("plan", table, *BY_LABEL, "--epsilon", "0.1,0.2")
+    assert "say with --pilot how many" in refused.stderr
     assert metapac("plan", table, *BY_LABEL).stdout.count("No score was looked at") == 1
     assert "'p_no' holds ''" in metapac("plan", table, *BY_LABEL, "--pilot", "5").stderr
 

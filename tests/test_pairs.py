@@ -22,6 +22,7 @@ VALUES: dict[str, Any] = {
     "shift": 0.02,
     "dishonest": 1,
     "per_class": True,
+    "offsets": {0: 0.5, 1: 0.5},
     "delta": None,
     "sampling": "iid",
     "randomise": 3,
@@ -67,7 +68,10 @@ def ask(*shown: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if key in DATA:
             data[key] = DATA[key]
         else:
-            stated[key] = VALUES.get(key, value)
+            stated[key] = value or VALUES[key]
+            stated[key] = None if value == "None" else stated[key]
+    if stated.get("per_class") == "together":
+        stated["offsets"] = VALUES["offsets"]
     return stated, data
 
 
@@ -75,8 +79,9 @@ def test_the_table_has_every_pair() -> None:
     assert set(TABLE) == set(combinations(SHOWN, 2))
     parameters = {name.partition("=")[0] for name in SHOWN}
     stated = {field.name for field in fields(Guarantee)}
-    assert parameters == stated - {"epsilon", "alpha"} | {*DATA}
-    assert {pair for pair, cell in TABLE.items() if cell == "-"} == {("split=tight", "split=even")}
+    assert parameters == stated - {"epsilon", "alpha", "offsets"} | {*DATA}
+    one = {("split=tight", "split=even"), ("per_class", "per_class=together")}
+    assert {pair for pair, cell in TABLE.items() if cell == "-"} == one
     refused = {tuple(sorted(pair)) for pair, cell in TABLE.items() if cell == "no"}
     assert refused == {tuple(sorted(p)) for p in REFUSED if "sampling=capped" not in p}
 

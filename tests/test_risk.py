@@ -23,6 +23,7 @@ from metapac import (
     Columns,
     Context,
     InfeasibleGuarantee,
+    InvalidInput,
     MetaPS,
     MetaRisk,
     Monitor,
@@ -191,8 +192,8 @@ def test_the_guarantee_fails_at_most_with_probability_delta() -> None:
 def test_one_number_for_all_examples_of_a_task_would_break_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def shared(rng: int, tasks: Any, keys: Any = None) -> Any:
-        return np.repeat(draw(rng, tasks, keys)[::SIZE], SIZE)
+    def shared(*given: Any) -> Any:
+        return np.repeat(draw(*given)[::SIZE], SIZE)
 
     draw = risk.draw_limits
     monkeypatch.setattr(risk, "draw_limits", shared)
@@ -333,6 +334,14 @@ def test_tables_give_what_arrays_give(engine: str, tmp_path: Path) -> None:
         assert promise.task_thresholds_.tolist() == calibrate().task_thresholds_[order].tolist()
     found, wanted = evaluate(promise, open_table(NEW)), evaluate(calibrate(), new_losses())
     assert found.missed.tolist() == wanted.missed.tolist()
+    at = f"loss_{GRID.tolist().index(promise.threshold_)}"
+    one = open_table(NEW, Columns(losses=at))
+    assert evaluate(promise, one).missed.tolist() == wanted.missed.tolist()
+    above = open_table(mixed.assign(loss_20=9.0), columns)
+    with pytest.raises(InvalidInput, match=r"9 at threshold .* \(id \d+, in task 'site 0'\)"):
+        MetaRisk(**LEVELS).calibrate(above)
+    with pytest.raises(InvalidInput, match="id holds '7' twice"):
+        MetaRisk(**LEVELS).calibrate(open_table(FRAME.assign(image=7), columns))
 
 
 def test_commands_do_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,6 +417,9 @@ def test_the_callable_and_the_parameters_are_checked_too() -> None:
     assert_refused(
         "losses between", method.calibrate, lambda t: np.full(1000, 2 * t), FRAME.site, GRID
     )
+    assert_refused(
+        "losses shape", method.calibrate, lambda t: LOSSES[: 9 + (t > 0), 0], FRAME.site, GRID
+    )
     assert_refused("per_class loss", MetaRisk, **LEVELS, per_class=True)
     assert_refused("rng", MetaRisk(**LEVELS, rng=-1).calibrate, LOSSES, FRAME.site, GRID)
     with pytest.raises(TypeError, match="splitt"):
@@ -417,6 +429,14 @@ def test_the_callable_and_the_parameters_are_checked_too() -> None:
     assert "per_class" not in method.get_params()
     assert_refused("make_site", method.task_threshold, LOSSES)
     assert_refused("make_site", method.combine, [[0.1] * 13] * 40)
+    assert_refused("calibrate_intervals loss", method.calibrate_intervals, GRID, GRID, GRID)
+    with pytest.raises(InfeasibleGuarantee, match="to keep everything"):
+        method.calibrate(LOSSES[:50], FRAME.site[:50], GRID)
+    assert_refused("scores truth shape", MetaRisk.missed_share, [[0.1]], [[True, True]], GRID)
+    assert_refused("scores truth length", MetaRisk.missed_share, [[0.1]], [], GRID)
+    assert_refused("scores truth NaN", MetaRisk.missed_share, [[np.nan]], [[True]], GRID)
+    assert_refused("scores costs shape", MetaRisk.missed_cost, [0.1, 0.2], [1.0], GRID)
+    assert_refused("limit above 0", MetaRisk.capped_distance, [[0.1]], [[1.0]], GRID, 0)
 
 
 def test_new_losses_must_be_like_those_of_the_calibration() -> None:

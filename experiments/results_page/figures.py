@@ -72,7 +72,7 @@ def draw_overview(results: Sequence[Result], path: Path) -> None:
         _point(right, i, np.array([result.line("oracle").size] * 3), result.line("oracle"))
     alpha = results[0].guarantee.alpha
     left.axvline(100 * (1 - alpha), color=LIMIT, linestyle="--", linewidth=1.2)
-    left.set_xlabel("new tasks with an error of at most epsilon, in %")
+    left.set_xlabel("new tasks within epsilon, in %")
     right.set_xlabel("mean set size")
     for axes in (left, right):
         _rows(axes, len(results))

@@ -42,7 +42,7 @@ def summary(results: Sequence[Result]) -> str:
         [
             "# Does it work?",
             _what_was_tested(results),
-            bullets(filter(None, [_state_meta_ps(results), _state_baselines(results)])),
+            bullets([_state_meta_ps(results), _state_baselines(results), _state_splits(results)]),
             "![Tasks within epsilon, with a dashed line at 1 - alpha, and mean set size of PS, "
             f"Meta-CP and the splits of Meta-PS, for each experiment](docs/figures/{FIGURE})",
             f"Bars are {percent(CONFIDENCE)} intervals: over seeds, but over draws in "
@@ -173,18 +173,23 @@ def _state_meta_ps(results: Sequence[Result]) -> str:
     return (
         "**With Meta-PS, joint split, at least "
         f"{percent(1 - results[0].guarantee.alpha)} of the new tasks were within epsilon in "
-        f"{all_or(met, len(results))} experiments**, at {percent(CONFIDENCE)} confidence"
-        f"{''.join(f'; {words}' for words in others)}. With the paper's even split they were in "
-        f"{_count_within(results, EVEN)}, and with the tight split in "
-        f"{_count_within(results, TIGHT)}. So few draws cannot test delta: see [what a mark does "
-        "not say](#what-a-mark-does-not-say)."
+        f"{all_or(met, len(results))} experiments**, at {percent(CONFIDENCE)} confidence."
+        f"{''.join(f' In {words}.' for words in others)} These draws are too few to test delta: "
+        "see [what a mark does not say](#what-a-mark-does-not-say)."
+    )
+
+
+def _state_splits(results: Sequence[Result]) -> str:
+    return (
+        f"The paper's even split: within epsilon in {_count_within(results, EVEN)}. The tight "
+        f"split: in {_count_within(results, TIGHT)}."
     )
 
 
 def _state_open(result: Result, method: str) -> str:
     """Return why the criterion is not said to be met; nothing if it is."""
     line = result.line(method)
-    where = f"in *{result.title}*"
+    where = f"*{result.title}*"
     share = ("" if line.satisfied else "only ") + percent(line.tasks_within, ".1%")
     words = {
         WITHIN: "",

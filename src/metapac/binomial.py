@@ -298,7 +298,7 @@ def allowed_errors_at_worst(n: ArrayLike, epsilon: float, level: float) -> Count
 
     The worst case is binomial for k = 0 and for k <= n epsilon - 1 (Hoeffding 1956, Theorem 4). For
     k >= n epsilon it is 1: k examples that are always missed. This leaves a single k in between,
-    the integer part of n epsilon. See docs/theory/small-tasks.md.
+    the integer part of n epsilon. See docs/theory/guarantee.md#small-tasks.
     """
     sizes = as_whole_numbers("n", n, minimum=0)
     between = worst_between(epsilon)[np.minimum(sizes, LARGEST_EXACT + 1)]

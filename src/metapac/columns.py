@@ -154,7 +154,8 @@ class Columns:
         if not self.is_regression:
             for name in ("y", "scale"):
                 if getattr(self, name) is not None:
-                    text = f"{name} needs prediction, the column with the predicted number."
+                    text = f"{name} needs prediction, the column with the predicted number,"
+                    text += " or lower and upper." if name == "y" else " and no quantiles."
                     yield f"{text} For classes, pass label.", (name, "label")
             return
         kind = "prediction" if self.lower is None else "lower"

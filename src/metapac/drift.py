@@ -214,7 +214,7 @@ def compare_scores(
 
     Each new task is compared with all calibration tasks by the Mann-Whitney statistic. The
     calibration tasks are compared with each other in the same way, and a new task is unusual only
-    relative to them. If nothing has changed, a warning has a probability of about 1 % at most;
+    relative to them. If nothing has changed, a warning has a probability of about 1% at most;
     docs/theory/monitor.md has the figures.
 
     Parameters

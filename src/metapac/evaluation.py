@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -170,6 +170,10 @@ class Evaluation:
         """The evaluation of each class or, as None, of all together."""
         return self.by_class or {None: self}
 
+    @property
+    def _is_together(self) -> bool:
+        return self.verdict is not None and self.verdict.classes > 1
+
     @cached_property
     def errors(self) -> NDArray[np.float64]:
         """Fraction of the examples of each task whose set misses the true label."""
@@ -198,8 +202,13 @@ class Evaluation:
     def within(self) -> float:
         """Fraction of the tasks whose error is at most ``epsilon``; NaN without tasks.
 
-        With a guarantee per class, it is the smallest fraction of all classes that have tasks.
+        With a guarantee per class, it is the smallest fraction of all classes that have tasks;
+        with ``per_class="together"``, the fraction of the tasks where no class exceeds it.
         """
+        if self._is_together:
+            parts = (self.by_class or {}).values()
+            above = {*np.concatenate([p.tasks[p.errors > p.epsilon] for p in parts]).tolist()}
+            return 1 - len(above) / len(self.tasks) if len(self.tasks) else math.nan
         if self.by_class is not None:
             fractions = [part.within for part in self.by_class.values() if len(part.tasks)]
             return min(fractions, default=math.nan)
@@ -310,7 +319,9 @@ class Evaluation:
         if self.by_class is not None and self.verdict is not None:
             verdicts = self.verdict.by_class or {}
             result["by_class"] = [
-                {"class": label, "verdict": verdicts[label].to_dict()} | part._figures()
+                {"class": label}
+                | ({"verdict": verdicts[label].to_dict()} if verdicts else {})
+                | part._figures()
                 for label, part in self.by_class.items()
             ]
         worst = [{k: encode_floats(v) for k, v in row.items()} for row in self.worst()]
@@ -629,10 +640,38 @@ def _assess_classes(
         counts[label] = examples[examples >= minimum], missed[examples >= minimum]
         covered |= examples >= max(1, minimum)
     totals = np.array([(p.examples.sum(), p.missed.sum()) for p in by_class.values()])
+    if cast("MetaPS", promise).guarantee_.is_together:
+        return _assess_together(promise, tally, minimum, levels, by_class, totals)
     return replace(
         _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1),
         left_out=int(np.count_nonzero(~covered)),
         verdict=judge_classes(counts, epsilon=promise.epsilon, **levels),
+        by_class=by_class,
+        classes=_class_misses([*by_class], *totals.T),
+    )
+
+
+def _assess_together(
+    promise: ThresholdSets,
+    tally: Tally,
+    minimum: int,
+    levels: Mapping[str, Any],
+    by_class: Mapping[Any, Evaluation],
+    totals: Counts,
+) -> Evaluation:
+    """Assess the one guarantee for all classes, on tasks with enough examples of each."""
+    known = [*map(str, promise.classes_ or ())]
+    place = np.array([known.index(str(name)) for name in tally.classes or ()])[tally.label]
+    counts = np.zeros((2, len(tally.names), len(known)), dtype=np.int64)
+    counts[:, tally.task, place] = tally.examples, tally.missed
+    covered = (counts[0] >= minimum).all(axis=1) & counts[0].any(axis=1)
+    (verdict,) = judge_each(
+        [(counts[0, covered], counts[1, covered])], [float(promise.epsilon)], **levels
+    )
+    return replace(
+        _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1),
+        left_out=int(np.count_nonzero(~covered)),
+        verdict=verdict,
         by_class=by_class,
         classes=_class_misses([*by_class], *totals.T),
     )
@@ -720,7 +759,7 @@ def evaluate(
         Needed if it was calibrated with units, whose seed is used again.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with a guarantee per class, of the class). The
-        verdict is then about tasks with at least this many.
+        verdict is then about tasks with at least this many. Not for a finite list.
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
     model : str, optional
@@ -771,6 +810,9 @@ def evaluate(
     levels["false_alarm"] = false_alarm
     judged, missing = _draw_from_clusters(promise, rest), ()
     if (new_tasks := getattr(promise, "new_tasks", None)) is not None:
+        if minimum > getattr(promise, "min_examples", 0):
+            rule = "min_examples must be left out: a list is judged with its small tasks"
+            raise InvalidInput(f"{rule}, got {chosen}.", parameter="min_examples")
         missing = _compare_with_list(promise.context_, judged)
         levels |= {"new_tasks": new_tasks, "there": len(judged.names)}
     found = assess(promise, judged, minimum, levels)

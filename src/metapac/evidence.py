@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,7 @@ def first_step(
     def rank(sizes: Counts, label: Counts | None) -> Counts:
         return ranks_within(sizes, guarantee, classes, label)
 
-    found = data.order_statistics(rank, by_class=guarantee.per_class, progress=progress)
+    found = data.order_statistics(rank, by_class=bool(guarantee.per_class), progress=progress)
     facts = data.facts(found.names, found.task_sizes, skipped, found.repeats)
     check_facts(facts, skipped, data.name)
     check_sampling(data, [*facts.tasks], guarantee, skipped)
@@ -206,6 +206,7 @@ class Part(NamedTuple):
     lowest: float
     highest: float
     absent: int = 0
+    rarest: Counts | None = None  # with all classes together, the size of the smallest
 
     @property
     def tasks(self) -> int:
@@ -217,7 +218,8 @@ class Part(NamedTuple):
 
         A threshold above ``-inf`` shows that its task was large enough for that level.
         """
-        g, sizes, unknown = self.guarantee, self.sizes, self.sizes == UNKNOWN
+        g, sizes = self.guarantee, self.sizes if self.rarest is None else self.rarest
+        unknown = sizes == UNKNOWN
         if unknown.any():
             needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
@@ -338,14 +340,71 @@ class Evidence(NamedTuple):
         if self.classes is None:
             return [self._part(guarantee, None, 0)]
         guarantee.check_classes(self.classes)
+        parts = self._class_parts(guarantee)
+        return [self._join(guarantee, parts)] if guarantee.is_together else parts
+
+    def _class_parts(self, guarantee: Guarantee) -> list[Part]:
+        """Return the evidence for each class."""
+        classes = self.classes or ()
         return [
-            self._part(guarantee.for_class(label, self.classes), label, index)
-            for index, label in enumerate(self.classes)
+            self._part(guarantee.for_class(label, classes), label, index, guarantee.is_together)
+            for index, label in enumerate(classes)
         ]
 
-    def _part(self, guarantee: Guarantee, label: Any, index: int) -> Part:
+    def _join(self, guarantee: Guarantee, parts: Sequence[Part]) -> Part:
+        """Return the evidence for all classes together: of each task, that of its worst class."""
+        offsets = [(guarantee.offsets or {})[part.label] for part in parts]
+        pairs = [*zip(parts, offsets, strict=True)]
+        return Part(
+            guarantee,
+            None,
+            parts[0].used,
+            self.sizes.sum(axis=1),
+            np.min([part.thresholds - offset for part, offset in pairs], axis=0),
+            min(part.lowest - offset for part, offset in pairs),
+            max(part.highest - offset for part, offset in pairs),
+            self.absent,
+            self._rarest,
+        )
+
+    @property
+    def lacking(self) -> NDArray[np.bool_]:
+        """Which classes a task is declared to lack: their thresholds are ``inf``, of no example."""
+        return np.asarray((self.sizes == 0) & (self.thresholds == np.inf).all(axis=2))
+
+    @property
+    def _rarest(self) -> Counts:
+        """How many examples each task has of the class that it has fewest of."""
+        return np.asarray(np.where(self.lacking, LARGEST_COUNT, self.sizes).min(axis=1))
+
+    def declare_lacking(
+        self, guarantee: Guarantee, lacking: Mapping[Any, Iterable[Any]] | None
+    ) -> Evidence:
+        """Return the evidence if some tasks are known to lack some classes."""
+        if lacking is None:
+            return self
+        if not guarantee.is_together:
+            text = "lacking is for per_class='together'. Leave it out."
+            raise InvalidInput(text, parameter="lacking")
+        thresholds, names = self.thresholds.copy(), [*map(str, self.names.tolist())]
+        classes = [*map(str, self.classes or ())]
+        for label, tasks in lacking.items():
+            for task in tasks:
+                if str(label) not in classes or str(task) not in names:
+                    text = f"lacking must map classes to tasks, got {task!r} for class {label!r}"
+                    raise InvalidInput(f"{text}, which are not both there.", parameter="lacking")
+                place = names.index(str(task)), classes.index(str(label))
+                if count := int(self.sizes[place]):
+                    text = f"lacking says that task {task!r} has no example of class {label!r}"
+                    raise InvalidInput(f"{text}, but it holds {count}.", parameter="lacking")
+                thresholds[place] = np.inf
+        return self._replace(thresholds=thresholds)
+
+    def _part(
+        self, guarantee: Guarantee, label: Any, index: int, is_together: bool = False
+    ) -> Part:
         sizes = self.sizes[:, index]
-        used = sizes >= guarantee.min_examples
+        used = (self._rarest if is_together else sizes) >= guarantee.min_examples
         if not guarantee.min_examples:
             used[:] = True
         elif (sizes == UNKNOWN).any():
@@ -375,10 +434,13 @@ class Evidence(NamedTuple):
         A larger level allows more errors, so the thresholds of a task never fall with the level.
         """
         names, levels = self.names.tolist(), len(guarantee.levels)
-        for index, part in enumerate(self.parts(guarantee)):
+        by_class, lacking = guarantee.is_together, self.lacking
+        parts = self._class_parts(guarantee) if by_class else self.parts(guarantee)
+        for index, part in enumerate(parts):
             thresholds = self.thresholds[:, index]
             ranks = ranks_within(np.maximum(part.sizes, 0), part.guarantee)
             sent = (thresholds > -np.inf) & (part.sizes != UNKNOWN)[:, None]
+            sent &= ~(lacking[:, index] & by_class)[:, None]
             for task, level in np.argwhere(sent & (ranks < 0))[:1]:
                 held = f"{name} holds {thresholds[task, level]:g} for task {names[task]!r}"
                 rule = f"whose {part.sizes[task]} examples are too few to certify any"
@@ -395,7 +457,7 @@ class Evidence(NamedTuple):
         of_task, sent = self.contents.ranges.T[..., None], self.thresholds  # NaN if not known
         low = np.fmax(of_task[0], self.lowest)[..., None]
         high = np.fmin(of_task[1], self.highest_or_inf)[..., None]
-        outside = (sent > -np.inf) & ((sent < low) | (sent > high))
+        outside = (sent > -np.inf) & ((sent < low) | (sent > high)) & ~self.lacking[..., None]
         for task, label, _level in np.argwhere(outside)[:1]:
             ends = f"{low[task, label, 0]:g} and {high[task, label, 0]:g}"
             raise InvalidInput(

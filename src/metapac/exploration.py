@@ -21,7 +21,7 @@ from metapac.columns import hold_numbers
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
 from metapac.evidence import Evidence, Part, check_sampling, ranks_within
-from metapac.grouping import Data, SetCounts, Statistics, Tally, as_data
+from metapac.grouping import Data, Scored, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
 from metapac.planning import (
@@ -271,6 +271,8 @@ class Exploration:
         Of predicted numbers, the distance between the 5% and the 95% quantile of the true ones.
     options : mapping
         Other parameters of the guarantee, as in ``explore``.
+    quantiles : mapping from float to tuple of float
+        The epsilon-quantile of the true labels' scores of each class, by epsilon, for ``offsets``.
 
     Examples
     --------
@@ -289,6 +291,7 @@ class Exploration:
     min_examples: int = 0
     spread: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    quantiles: Mapping[float, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def classes(self) -> list[Any]:
@@ -321,6 +324,25 @@ class Exploration:
         levels: Any = {"epsilon": cell.epsilon, "alpha": cell.alpha, "per_class": cell.per_class}
         more: Any = {"split": self.split, "min_examples": self.min_examples}
         return Guarantee(delta=self.delta, **levels, **more, **self.options)
+
+    def offsets(self, epsilon: float) -> dict[Any, float]:
+        """Return the offset of each class for ``per_class="together"``.
+
+        Parameters
+        ----------
+        epsilon : float
+            One of the miss rates explored.
+
+        Returns
+        -------
+        dict from class to float
+            The score below which a fraction ``epsilon`` of the examples of the class lie.
+        """
+        if epsilon not in self.quantiles:
+            known = _common.listed([*map(repr, self.quantiles)]) or "none"
+            rule = f"epsilon must be one of those explored, {known}, for offsets of the classes"
+            raise InvalidInput(f"{rule}, got {epsilon!r}. Explore it.", parameter="epsilon")
+        return dict(zip(self.classes, self.quantiles[epsilon], strict=True))
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
         """Return the cell of two levels.
@@ -383,7 +405,8 @@ class Exploration:
             del body["spread"]
         if not self.options:
             del body["options"]
-        return body
+        pairs = [[e, artefact.encode_floats([*cuts])] for e, cuts in self.quantiles.items()]
+        return body | {"quantiles": pairs}
 
     def save(self, path: PathLike) -> None:
         """Write the pilot file, which ``metapac calibrate --pilot`` takes.
@@ -584,6 +607,9 @@ class Outlook:
                 f"{self._missed}: how many of this class, {share}, have a set without it",
                 "per class: set size with a guarantee for each class, --per-class",
             ]
+        if "if i.i.d." in self.variants:
+            what = "set size" if found.spread is None else "width"
+            lines.append(f"if i.i.d.: {what} with --sampling iid, which must be true of your tasks")
         if any(self._show(cell) == "refused" for cell in found.cells):
             lines.append("refused: too many tasks have too few examples (of some class)")
         return lines
@@ -614,6 +640,12 @@ class Outlook:
         each = " per class" * best.per_class
         levels = f"epsilon {best.epsilon:g} and alpha {best.alpha:g}{each}"
         return f"Recommended: {levels}, the strictest levels with {rule}."
+
+
+def look_alike(one: Exploration, other: Exploration) -> bool:
+    """Return whether two tables show the same set sizes, with one threshold for all classes."""
+    sizes = ([x.size.format(".2f") for x in y.cells if not x.per_class] for y in (one, other))
+    return next(sizes) == next(sizes)
 
 
 def _ends(numbers: list[int]) -> tuple[int, int]:
@@ -663,6 +695,7 @@ def read_pilot(path: PathLike) -> Exploration:
                 "tasks": tuple(as_task_names(body["tasks"]).tolist()),
                 "prevalence": dict(body["prevalence"]),
                 "cells": tuple(map(Cell.from_json, body["cells"])),
+                "quantiles": {e: (*map(float, cuts),) for e, cuts in body.get("quantiles", [])},
             }
         )
         pilot._check()
@@ -770,7 +803,9 @@ def explore(
     check_facts(data.facts(shared.names, shared.task_sizes, complete), complete, data.name)
     check_sampling(data, shared.names.tolist(), grid[0], skipped)
     pilot, (precision, columns) = shared.names, data.describe()
+    quantiles: dict[float, tuple[float, ...]] = {}
     if names:
+        quantiles = _find_quantiles(data, names, sorted({e for _a, e in levels}), tell)
         each = _make_trials(data, names, grid, coming, tell)[1]
         tell("counting the labels in each set", 0, None)
         cuts = [np.stack([trial.without for trial in some]) for some in (trials, each)]
@@ -792,7 +827,28 @@ def explore(
         min_examples,
         spread,
         options,
+        quantiles,
     )
+
+
+def _find_quantiles(
+    data: Data, names: Sequence[Any], epsilons: Sequence[float], tell: Progress
+) -> dict[float, tuple[float, ...]]:
+    """Return quantiles of the scores of each class that all tasks have; none if one is absent."""
+    pooled: Any = data
+    if isinstance(data, Scored):
+        pooled = replace(data, tasks=np.zeros(len(data.ids), dtype=int), within=None)
+    else:
+        pooled = pooled.with_columns(task=None)
+
+    def rank(sizes: Counts, _label: Counts | None) -> Counts:
+        return np.stack([np.minimum((sizes * e).astype(int), sizes - 1) for e in epsilons], axis=1)
+
+    found = pooled.order_statistics(rank, by_class=True, progress=tell)
+    if found.label is None or len(found.label) < len(names):
+        return {}
+    cuts = found.thresholds[np.argsort(found.label)]
+    return dict(zip(epsilons, map(tuple, cuts.T.tolist()), strict=True))
 
 
 class Coming(NamedTuple):
@@ -936,6 +992,6 @@ def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:
         for j, name in enumerate(names)
     }
     g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())
-    levels = g.miss_rate, g.alpha, g.per_class, trial.tasks, thresholds
+    levels = g.miss_rate, g.alpha, bool(g.per_class), trial.tasks, thresholds
     needed = None if feasible else trial.least
     return Cell(*levels, size, empty, full, of_class, needed, trial.refused)

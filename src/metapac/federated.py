@@ -127,7 +127,7 @@ class Site:
         """Raise InvalidInput for a message that no data can give."""
         object.__setattr__(self, "precision", inputs.as_precision(self.precision))
         per_class = self.guarantee.per_class
-        if per_class != (self.classes is not None):
+        if bool(per_class) != (self.classes is not None):
             needed = "must name the classes" if per_class else "must be None"
             raise InvalidInput(f"classes {needed}, since per_class is {per_class}.")
         rows = 1 if self.classes is None else len(inputs.as_classes([*self.classes]))
@@ -276,6 +276,7 @@ def make_site(
     name: str,
     classes: Sequence[Any] | None = None,
     within: ArrayLike | Iterable[object] | None = None,
+    lacking: Iterable[Any] = (),
     rng: int = 0,
     allow: Iterable[str] = (),
     progress: Progress | None = None,
@@ -298,9 +299,12 @@ def make_site(
         Name of the site, unique among sites.
     classes : sequence, optional
         Class of each column of ``scores``. Not with a table.
-    within, rng : optional
-        Units of the site and the seed of the draw, as in ``MetaPS.calibrate``; the same seed at
-        every site, which draws by its name.
+    within : array_like, shape (n,), optional
+        Units of the site, as in ``MetaPS.calibrate``.
+    lacking : iterable, optional
+        With ``per_class="together"``, classes of which the site has no example at all.
+    rng : int, default 0
+        Seed of the draw from units; the same at every site, which draws by its name.
     allow, progress : optional
         As in ``MetaPS.calibrate``.
 
@@ -340,7 +344,10 @@ def make_site(
     evidence = first_step(
         data, guarantee, check_allowed(allow), progress or _common.ignore_progress
     )
-    site = Site.from_evidence(name, guarantee, evidence._replace(within=drawn))
+    evidence = evidence._replace(within=drawn)
+    if absent := dict.fromkeys(lacking, evidence.names.tolist()):
+        evidence = evidence.declare_lacking(guarantee, absent)
+    site = Site.from_evidence(name, guarantee, evidence)
     return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
 
 

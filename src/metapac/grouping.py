@@ -746,8 +746,9 @@ def as_cluster(value: Any, name: str = "clusters") -> str | int:
     """Return the name of a cluster, or of a unit."""
     plain = inputs.as_plain_label(value)
     if inputs.is_missing(plain):
-        group = "task must be in a cluster" if name == "clusters" else "example must be in a unit"
-        raise InvalidInput(f"{name} holds missing values; every {group}.", parameter=name)
+        rules = {"clusters": "task must be in a cluster", "within": "example must be in a unit"}
+        rule = rules.get(name, "example needs its own")
+        raise InvalidInput(f"{name} holds missing values; every {rule}.", parameter=name)
     if isinstance(plain, float) and plain.is_integer():  # as in a pandas column with missing values
         return int(plain)
     return plain if type(plain) in (str, int) else str(plain)

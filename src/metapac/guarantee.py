@@ -15,6 +15,7 @@ from typing import Any
 from metapac._common import (
     as_probability,
     as_whole_number,
+    brief,
     check_bool,
     check_one_of,
     listed,
@@ -46,7 +47,7 @@ def _describe_misses(g: Guarantee, threshold: Thresholds, columns: Mapping[str, 
         at = "" if threshold is None else f" at the threshold {threshold!r}"
         return f"the expected loss{at} is at most {percent(g.miss_rate)}"
     if g.per_class:
-        return _describe_class_misses(g.epsilon, threshold)
+        return _describe_class_misses(g.epsilon, threshold, together=g.is_together)
     what, truth = _describe_sets(threshold), "label"
     if hold_numbers(columns):
         what, truth = "the intervals", "number"
@@ -88,7 +89,7 @@ def _describe_ends(threshold: float, columns: Mapping[str, Any]) -> str:
     return "from lower {0} {2!r} to upper {1} {2!r}".format(*signs, abs(threshold))
 
 
-def _describe_class_misses(epsilon: Epsilon, thresholds: Thresholds) -> str:
+def _describe_class_misses(epsilon: Epsilon, thresholds: Thresholds, *, together: bool) -> str:
     cuts, share, shares = "", "the following share", ""
     if isinstance(thresholds, Mapping):
         more = ", see thresholds_" if len(thresholds) > 3 else ""
@@ -99,6 +100,8 @@ def _describe_class_misses(epsilon: Epsilon, thresholds: Thresholds) -> str:
     else:
         share = percent(epsilon)
     sets = f"the sets {{label: score >= its threshold}}{cuts}"
+    if together:
+        return f"{sets} miss, of every class at once, at most {share} of its examples"
     return f"for each class, {sets} miss at most {share} of the examples of that class{shares}"
 
 
@@ -182,6 +185,8 @@ SAMPLINGS = ("any", "iid", "capped")
 
 Split = str | float
 Epsilon = float | Mapping[Any, float]
+TOGETHER = "together"
+PerClass = bool | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +208,9 @@ class Guarantee:
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps; it changes the threshold, never the
         guarantee. A number, at most 1/2, is the level within tasks.
-    per_class : bool, default False
-        Whether the miss rate is bounded for the examples of each class separately.
+    per_class : bool or "together", default False
+        Whether the miss rate is bounded for the examples of each class: separately, on tasks that
+        may differ from class to class, or with "together" on the same tasks for all classes.
     min_examples : int, default 0
         Tasks with fewer examples (with ``per_class``, of the class) are left out, and the
         guarantee covers only tasks with at least this many.
@@ -223,6 +229,9 @@ class Guarantee:
         small. "capped" is the rule of version 0.2.0, with larger sets if tasks are small.
     randomise : int, optional
         Seed of randomised ranks within tasks, fixed beforehand: smaller sets if tasks are small.
+    offsets : mapping from class to float, optional
+        With ``per_class="together"``, what is subtracted from the scores of each class: the set is
+        {label: score - offset >= threshold}. Fixed beforehand, such as `Exploration.offsets`.
 
     Examples
     --------
@@ -244,22 +253,25 @@ class Guarantee:
     alpha: float
     delta: float | None
     split: Split = "joint"
-    per_class: bool = False
+    per_class: PerClass = False
     min_examples: int = 0
     new_tasks: int | None = None
     shift: float = 0.0
     dishonest: int = 0
     sampling: str = "any"
     randomise: int | None = None
+    offsets: Mapping[Any, float] | None = None
 
     def __post_init__(self) -> None:
-        check_bool("per_class", self.per_class)
+        if self.per_class != TOGETHER:
+            check_bool("per_class", self.per_class)
+            object.__setattr__(self, "per_class", bool(self.per_class))
         checked = {
             "epsilon": _checked_epsilon(self.epsilon, per_class=self.per_class),
+            "offsets": _checked_offsets(self.offsets, per_class=self.per_class),
             "alpha": as_probability("alpha", self.alpha),
             "delta": None if self.delta is None else as_probability("delta", self.delta),
             "split": _checked_split(self.split),
-            "per_class": bool(self.per_class),
             "min_examples": as_whole_number("min_examples", self.min_examples, minimum=0),
             "new_tasks": _checked_count("new_tasks", self.new_tasks, minimum=1),
             "shift": _checked_shift(self.shift, self.alpha),
@@ -283,6 +295,11 @@ class Guarantee:
                 names = one.partition("=")[0], other.partition("=")[0]
                 text = f"{_show_asked(self, one)} and {_show_asked(self, other)}"
                 raise InvalidInput(f"{text} cannot be combined: {reason}.", parameter=names)
+
+    @property
+    def is_together(self) -> bool:
+        """Whether all classes are bounded on the same tasks."""
+        return self.per_class == TOGETHER
 
     @property
     def miss_rate(self) -> float:
@@ -389,6 +406,8 @@ class Guarantee:
         """Return whether ranks that are allowed at ``alpha_honest`` are allowed at ``alpha``."""
         within = (level.alpha_within for level in self.levels)
         levels = tuple(Level(t, _across(self.split, alpha, t)) for t in within)
+        if self.randomise is not None and cap_ranks(tasks, levels, tuple(ranks)) != tuple(ranks):
+            return False
         used = [rank + self.dishonest if rank >= 0 else rank for rank in ranks]
         limit = alpha if self.delta is None else self.delta
         of_list = ONE_NEW_TASK if self.delta is None else None
@@ -414,7 +433,8 @@ class Guarantee:
 
         The guarantees of all classes hold together with confidence ``1 - delta``, because each
         fails with probability at most ``delta`` divided by the number of classes. With
-        ``delta=None`` each class has its own guarantee in expectation.
+        ``delta=None`` each class has its own guarantee in expectation. With
+        ``per_class="together"`` there is one guarantee for all, so nothing is divided.
 
         Parameters
         ----------
@@ -435,21 +455,30 @@ class Guarantee:
                 named = listed([*map(repr, epsilon)])
                 raise InvalidInput(f"{text} {named}.", parameter="epsilon")
             epsilon = epsilon[label]
+        if self.is_together:
+            return replace(self, per_class=False, offsets=None)
         share = None if self.delta is None else _divide_delta(self.delta, len(classes), "classes")
         return replace(self, epsilon=epsilon, delta=share, per_class=False)
 
     def check_classes(self, classes: Sequence[Any]) -> None:
-        """Raise if a mapping ``epsilon`` names an unknown class.
+        """Raise if a mapping names an unknown class, or if a class has no offset.
 
         Parameters
         ----------
         classes : sequence
             All classes.
         """
-        named = self.epsilon if isinstance(self.epsilon, Mapping) else ()
-        if unknown := [label for label in named if label not in classes]:
-            text = f"epsilon names class {unknown[0]!r}, but the classes are"
-            raise InvalidInput(f"{text} {listed([*map(repr, classes)])}.", parameter="epsilon")
+        for name in ("epsilon", "offsets"):
+            named = getattr(self, name)
+            named = named if isinstance(named, Mapping) else ()
+            if unknown := [label for label in named if label not in classes]:
+                text = f"{name} names class {unknown[0]!r}, but the classes are"
+                raise InvalidInput(f"{text} {listed([*map(repr, classes)])}.", parameter=name)
+        for label in classes if self.is_together else ():
+            if label not in (self.offsets or {}):
+                text = f"offsets has no value for class {label!r}, only for"
+                text = f"{text} {listed([*map(repr, self.offsets or ())]) or 'none'}."
+                raise InvalidInput(text, parameter="offsets")
 
     def __hash__(self) -> int:
         return hash(repr(self))  # epsilon may be a mapping, which cannot be hashed
@@ -495,7 +524,7 @@ class Guarantee:
             The sentence.
         """
         columns = columns or {}
-        of_class = " of that class" if self.per_class else ""
+        of_class = f" of {'each' if self.is_together else 'that'} class" if self.per_class else ""
         size = f" with at least {self.min_examples} examples{of_class}" if self.min_examples else ""
         unit, units = cluster or ("task", "tasks")
         of_list, drawn = self.list_of_new_tasks, units
@@ -523,11 +552,12 @@ class Guarantee:
             alike += f" (but for up to {percent(self.shift)} of new {units}, from elsewhere)"
         fixed, mix = "the score function", BALANCED * averages_classes(self, columns)
         if self.sampling == "iid":
-            mix = f", i.i.d. within each {'class of a ' * self.per_class}task"
+            mix = f", i.i.d. within each {'class of a ' * bool(self.per_class)}task"
         if hold_losses(columns):
             fixed = "the scores, the losses, their thresholds, the seed"
         if self.randomise is not None:
             fixed += f", the names of tasks, the seed {self.randomise} of randomised ranks"
+        fixed += ", the offsets of the classes" * self.is_together
         return (
             f"{start} provided that {alike}, "
             f"{SAMPLED}{mix}, that no calibration {unit} was seen in training, "
@@ -535,16 +565,32 @@ class Guarantee:
         )
 
 
-def _checked_epsilon(epsilon: Any, *, per_class: bool) -> Epsilon:
+def _checked_epsilon(epsilon: Any, *, per_class: PerClass) -> Epsilon:
     if not isinstance(epsilon, Mapping):
         return as_probability("epsilon", epsilon)
-    if not (per_class and epsilon):
+    if not (epsilon and per_class is True):
         rule = "one number or, if per_class=True, a mapping that is not empty"
         raise InvalidInput(f"epsilon must be {rule}, got {dict(epsilon)!r}.", parameter="epsilon")
     return {
         as_plain_label(label): as_probability("epsilon", rate, scope=f" of class {label!r}")
         for label, rate in epsilon.items()
     }
+
+
+def _checked_offsets(offsets: Any, *, per_class: PerClass) -> dict[Any, float] | None:
+    if offsets is None:
+        return None
+    if per_class != TOGETHER:
+        text = f"offsets are for per_class={TOGETHER!r}, got {keyword('per_class', per_class)}."
+        raise InvalidInput(text, parameter="offsets")
+    if not (isinstance(offsets, Mapping) and offsets):
+        text = f"offsets must be a mapping from class to number, got {brief(offsets)}."
+        raise InvalidInput(text, parameter="offsets")
+    for label, offset in offsets.items():
+        if not (isinstance(offset, numbers.Real) and math.isfinite(float(offset))):
+            text = f"offsets must be finite numbers, got {offset!r} for class {label!r}."
+            raise InvalidInput(text, parameter="offsets")
+    return {as_plain_label(label): float(offset) for label, offset in offsets.items()}
 
 
 def _checked_split(split: Any) -> Split:

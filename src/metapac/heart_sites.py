@@ -44,7 +44,7 @@ def load_heart_sites(
 ) -> HeartSites:
     """Return a sample of a US health survey, split by state: one binary label, real shifts.
 
-    The label is whether a respondent ever had a heart attack (about 5 % did). A task is one state.
+    The label is whether a respondent ever had a heart attack (about 5% did). A task is one state.
     Nothing is downloaded.
 
     Parameters

@@ -72,6 +72,8 @@ class Terms:
         Sum of their false-alarm probabilities.
     rate : str
         What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
+    together : bool
+        Whether the guarantee is for all classes on the same tasks.
     """
 
     promise: artefact.Name
@@ -89,6 +91,7 @@ class Terms:
     restarts: artefact.Count = 0
     spent: float = 0.0
     rate: artefact.Name = "miss rate"
+    together: bool = False
 
     @classmethod
     def from_promise(
@@ -132,6 +135,7 @@ class Terms:
             **{name: getattr(promise.context_, name) for name in ("unit", "example")},
             run_length=as_whole_number("run_length", run_length),
             rate="risk" if hold_losses(promise.columns_) else "miss rate",
+            together=promise.guarantee_.is_together,
         )
 
     @property
@@ -167,7 +171,8 @@ class Terms:
         classes = None if self.classes is None else as_json_labels(self.classes)
         epsilon = artefact.encode_parameters({"epsilon": self.epsilon})
         body = asdict(self) | epsilon | {"classes": classes}
-        return {k: v for k, v in body.items() if (k, v) != ("rate", "miss rate")}
+        rare = ("rate", "miss rate"), ("together", False)
+        return {k: v for k, v in body.items() if (k, v) not in rare}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Terms:
@@ -243,6 +248,7 @@ _AS_JSON |= {"run_length": NotRequired[artefact.Count], "restarts": NotRequired[
 _AS_JSON |= {
     "spent": NotRequired[float],
     "rate": NotRequired[artefact.Name],
+    "together": NotRequired[bool],
 }  # files of 0.2.0 have none of these
 _make_shape: Any = TypedDict  # whose keys need not be literals
 _Terms = _make_shape("_Terms", get_type_hints(Terms, include_extras=True) | _AS_JSON)
@@ -474,10 +480,11 @@ class Monitor:
         """Bounds on the share of tasks above epsilon, valid at all times simultaneously.
 
         If the share does not change, the probability that a bound is ever wrong is at most
-        ``false_alarm``. With a guarantee per class, the share is the largest of any class.
+        ``false_alarm``. With a guarantee per class, the share is the largest of any class. For all
+        classes together, it is at most the sum of their shares.
         """
-        lower, upper = (max(getattr(w, name) for w in self._watches) for name in ("lower", "upper"))
-        return lower, upper
+        lower, upper = ([getattr(w, name) for w in self._watches] for name in ("lower", "upper"))
+        return max(lower), min(round(sum(upper), 12), 1.0) if self.terms.together else max(upper)
 
     @property
     def alarm(self) -> Step | None:
@@ -919,6 +926,7 @@ def _summarise(monitor: Monitor, drift: Drift | None = None) -> list[str]:
         status, meaning = "Amber", _explain_amber(monitor, words)
     elif monitor.status == HOLDS:
         rate = "its limit, for each class" if terms.classes else _limit(monitor)
+        rate = "the limit of some class" if terms.together else rate
         claim = f"Less than {percent(terms.alpha)} of new {words.units} have a {words.rate} above"
         meaning = f"{claim} {rate}; if not, this is ever said with probability at most {chance}."
         status = "Holds"
@@ -1097,6 +1105,7 @@ def _limit(monitor: Monitor) -> str:
 def _describe_share(monitor: Monitor, words: Words) -> str:
     terms, (lower, upper) = monitor.terms, monitor.interval
     rate = "its limit, for the worst class," if terms.classes else _limit(monitor)
+    rate = _limit(monitor) if terms.together else rate
     share = f"share of new {words.units} above {rate}"
     confidence = f"confidence {percent(terms.false_alarm, complement=True)}, at all times at once"
     if lower > upper:

@@ -385,7 +385,7 @@ def _smallest_shown(demands: Sequence[Demand], name: str) -> float | None:
 
 
 def explain_too_few_tasks(
-    demands: Sequence[Demand], *, trivial: bool = True, is_interval: bool = False
+    demands: Sequence[Demand], *, trivial: str = "to keep every label"
 ) -> str:
     """Return why tasks do not support a guarantee, or one for each class, and what would help."""
     g, lacking = demands[0].guarantee, find_shortfalls(demands)
@@ -396,8 +396,7 @@ def explain_too_few_tasks(
     else:
         which = f" for {len(lacking)} of {len(demands)} classes"
     lack = f" with split={g.split!r}{which}: {_describe_shortfalls(lacking)}"
-    result = "for intervals of infinite width" if is_interval else "to keep every label"
-    last = [f"pass on_infeasible='trivial' {result}"] * trivial
+    last = [f"pass on_infeasible='trivial' {trivial}"] * bool(trivial)
     return _explain(asked, lack, [*find_remedies(demands, lacking), *last])
 
 
@@ -846,7 +845,7 @@ class Plan:
         str
             The text; empty if they do, or no sizes were given.
         """
-        return explain_too_few_tasks(self._demands(), trivial=False) if self._lacks_data() else ""
+        return explain_too_few_tasks(self._demands(), trivial="") if self._lacks_data() else ""
 
     def remedies(self) -> list[str]:
         """Return what would help if the tasks do not support the guarantee.
@@ -1074,6 +1073,10 @@ def plan_list(
     split: Split = "joint",
     classes: int = 1,
     min_examples: int = 0,
+    shift: float = 0.0,
+    dishonest: int = 0,
+    sampling: str = "any",
+    randomise: int | None = None,
     allow: Iterable[str] = (),
 ) -> ListPlan:
     """Return how many tasks of a finite list to draw and label, so that the others are covered.
@@ -1085,8 +1088,10 @@ def plan_list(
     epsilon, alpha, delta : float
         The guarantee, as in `Guarantee`: of the m others, ``alpha * m``, rounded down, may exceed
         ``epsilon``.
-    split, classes, min_examples, allow : optional
+    split, classes, min_examples, dishonest, sampling, allow : optional
         As in `plan`.
+    shift, randomise : optional
+        Refused for a list, with the reason.
 
     Returns
     -------
@@ -1104,6 +1109,8 @@ def plan_list(
         as_whole_number("classes", classes),
     )
     more: Any = {"split": split, "min_examples": min_examples, "per_class": number > 1}
+    more |= {"shift": shift, "dishonest": dishonest}
+    more |= {"sampling": sampling, "randomise": randomise}
     whole = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, new_tasks=listed - 1, **more)
     check_levels(whole.epsilon, whole.alpha, whole.delta, allow=allow)
 

@@ -28,7 +28,7 @@ from metapac._common import (
     warn,
 )
 from metapac._text import inflect
-from metapac.binomial import allowed_errors, threshold
+from metapac.binomial import allowed_errors, min_integer, threshold
 from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context, as_context
 from metapac.data_checks import SetCounts
@@ -45,11 +45,12 @@ from metapac.evidence import (
     join_evidence,
 )
 from metapac.grouping import ClusterIds, Data, Scored, as_data
-from metapac.guarantee import Epsilon, Guarantee, Split, drop_defaults, keep_rule
+from metapac.guarantee import Epsilon, Guarantee, PerClass, Split, drop_defaults, keep_rule
 from metapac.ranks import Level
 from metapac.words import Rule, Words, describe_draw
 
 if TYPE_CHECKING:
+    from metapac.exploration import Exploration
     from metapac.score_functions import ScoreFunction
 
 
@@ -524,15 +525,17 @@ class MetaPS(ThresholdSets):
         How ``alpha`` is shared between the two steps. "joint" usually gives the smallest sets;
         "tight" lets a site send a single number; "even" is the paper's. A number, at most 1/2, is
         the level within tasks and must be chosen before seeing the data.
-    per_class : bool, default False
+    per_class : bool or "together", default False
         Whether to bound the miss rate of each class separately, with a threshold for each.
-        ``delta`` is divided among the classes.
+        ``delta`` is divided among the classes. With "together" there is one guarantee: on at least
+        ``1 - alpha`` of new tasks, no class is missed too often. It needs ``offsets``, which may
+        then also be an `Exploration` of pilot tasks.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with ``per_class``, of the class). The guarantee then
         covers only tasks with at least this many. Rarely needed: small tasks are no obstacle.
-    new_tasks, shift, dishonest, sampling, randomise : optional
-        A finite list of new tasks, new tasks from elsewhere, dishonest sites, and how the examples
-        of a task are sampled, as in `Guarantee`.
+    new_tasks, shift, dishonest, sampling, randomise, offsets : optional
+        A finite list of new tasks, new tasks from elsewhere, dishonest sites, how the examples of a
+        task are sampled, and the offsets of classes, as in `Guarantee`.
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the data are too few: raise ``InfeasibleGuarantee``, or keep every label (for
         numbers, infinite intervals).
@@ -540,7 +543,8 @@ class MetaPS(ThresholdSets):
     Attributes
     ----------
     threshold_ : float
-        The smallest score that is kept. Not available with ``per_class``.
+        The smallest score that is kept; with ``per_class="together"``, the smallest difference of
+        score and offset. Not available with ``per_class=True``.
     thresholds_ : ndarray, shape (classes,)
         With ``per_class``, the smallest score that is kept for each class.
     classes_ : tuple or None
@@ -548,7 +552,8 @@ class MetaPS(ThresholdSets):
     tasks_ : ndarray
         Calibration tasks, without those that ``min_examples`` leaves out; with ``per_class``, all.
     task_sizes_, task_thresholds_ : ndarray
-        Number of examples and threshold of each task; with ``per_class``, a column for each class.
+        Number of examples and threshold of each task; with ``per_class``, a column for each class
+        (with "together", the threshold is one for all classes, compared after the offsets).
     left_out_ : int or ndarray
         Number of tasks that ``min_examples`` leaves out; with ``per_class``, for each class.
     clusters_ : ndarray or None
@@ -596,13 +601,14 @@ class MetaPS(ThresholdSets):
         alpha: float,
         delta: float | None,
         split: Split = "joint",
-        per_class: bool = False,
+        per_class: PerClass = False,
         min_examples: int = 0,
         new_tasks: int | None = None,
         shift: float = 0.0,
         dishonest: int = 0,
         sampling: str = "any",
         randomise: int | None = None,
+        offsets: Mapping[Any, float] | Exploration | None = None,
         on_infeasible: str = "raise",
     ) -> None:
         self.epsilon = epsilon
@@ -616,6 +622,7 @@ class MetaPS(ThresholdSets):
         self.dishonest = dishonest
         self.sampling = sampling
         self.randomise = randomise
+        self.offsets = offsets
         self.on_infeasible = on_infeasible
 
     def calibrate(
@@ -627,6 +634,7 @@ class MetaPS(ThresholdSets):
         classes: Sequence[Any] | None = None,
         clusters: ClusterIds | None = None,
         within: ArrayLike | Iterable[object] | None = None,
+        lacking: Mapping[Any, Iterable[Any]] | None = None,
         rng: int = 0,
         context: Context | None = None,
         allow: Iterable[str] = (),
@@ -657,6 +665,9 @@ class MetaPS(ThresholdSets):
             unit may depend on each other; units are independent. One random example of each is
             calibrated on, and the guarantee is for a random example of a random unit. A name that
             occurs in two tasks names two units.
+        lacking : mapping from class to iterable of tasks, optional
+            With ``per_class="together"``, the tasks that have no example of a class at all, in the
+            sample or elsewhere. Another task whose sample lacks a class keeps every label.
         rng : int, default 0
             Seed of these draws, which do not look at scores. Fix it beforehand: choosing the seed
             by its result breaks the guarantee.
@@ -679,8 +690,11 @@ class MetaPS(ThresholdSets):
         """
         data = as_data(scores, tasks, labels, classes, clusters, within)
         stated, about = self._make_guarantee(), data.add_origin(as_context(context))
+        explored: Any = self.offsets
+        if hasattr(explored, "offsets"):
+            about = replace(about, pilot=[*(about.pilot or ()), *explored.tasks])
         guarantee, allow = match_classes(stated, data), data_checks.check_allowed(allow)
-        evidence = self._first_step(data, guarantee, allow, rng, about, progress)
+        evidence = self._first_step(data, guarantee, allow, rng, about, progress, lacking)
         return self._calibrate_across(guarantee, evidence, about, allow)
 
     def calibrate_intervals(
@@ -733,10 +747,9 @@ class MetaPS(ThresholdSets):
         >>> method.predict_interval([50.0]).round(1)
         array([[45.7, 54.3]])
         """
-        if self.per_class:
-            raise InvalidInput(
-                "calibrate_intervals is for numbers, and per_class=True for classes."
-            )
+        if self.per_class or self._kind == "MetaRisk":
+            what = "per_class=True for classes" if self.per_class else "a risk for losses"
+            raise InvalidInput(f"calibrate_intervals is for numbers, and {what}.")
         if tasks is None:
             raise InvalidInput("tasks must give the task of each example.", parameter="tasks")
         tasks = inputs.keep_tasks(tasks)
@@ -755,6 +768,7 @@ class MetaPS(ThresholdSets):
         rng: int = 0,
         context: Context | None = None,
         progress: Progress | None = None,
+        lacking: Mapping[Any, Iterable[Any]] | None = None,
     ) -> Evidence:
         """Return the evidence of all tasks or, if there are clusters, of one task of each."""
         data_checks.check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
@@ -763,7 +777,8 @@ class MetaPS(ThresholdSets):
             data.check_no_labels()
         data, drawn = data.draw_rows(rng)
         evidence = first_step(data, guarantee, allow, progress or ignore_progress)
-        evidence, names = evidence._replace(within=drawn), evidence.names.tolist()
+        evidence = evidence._replace(within=drawn).declare_lacking(guarantee, lacking)
+        names = evidence.names.tolist()
         clusters = data.clusters_of(names)
         if clusters is None:
             return evidence
@@ -843,6 +858,7 @@ class MetaPS(ThresholdSets):
         classes: Sequence[Any] | None = None,
         clusters: ClusterIds | None = None,
         within: ArrayLike | Iterable[object] | None = None,
+        lacking: Mapping[Any, Iterable[Any]] | None = None,
         allow: Iterable[str] = (),
     ) -> Self:
         """Add new tasks; the result is that of calibrating on all tasks from scratch.
@@ -868,6 +884,8 @@ class MetaPS(ThresholdSets):
             Clusters as in ``calibrate``, if it had them; none may have been calibrated on before.
         within : array_like, shape (n,), optional
             Units as in ``calibrate``, if it had them.
+        lacking : mapping from class to iterable of tasks, optional
+            As in ``calibrate``, of the new tasks.
         allow : iterable of str, default ()
             Checks of the data to skip.
 
@@ -889,7 +907,7 @@ class MetaPS(ThresholdSets):
         guarantee, drawn = self._make_guarantee(), self._evidence.clusters or self._evidence.within
         about, allow = data.add_origin(self.context_), data_checks.check_allowed(allow)
         rng = 0 if drawn is None else drawn.rng
-        new = self._first_step(data, guarantee, allow, rng, about)
+        new = self._first_step(data, guarantee, allow, rng, about, lacking=lacking)
         _same, near = inputs.match_names(new.names.tolist(), self._evidence.names.tolist())
         findings = [data_checks.judge_near_names(near, "calibration tasks")]
         then, now = self._score_range, new.score_range
@@ -995,7 +1013,11 @@ class MetaPS(ThresholdSets):
         if self.classes_ is not None:
             thresholds = dict(zip(self.classes_, thresholds.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
-        tasks = None if g.per_class and g.min_examples else len(self.tasks_) + self._evidence.absent
+        tasks = (
+            None
+            if g.per_class is True and g.min_examples
+            else len(self.tasks_) + self._evidence.absent
+        )
         sentence = g.sentence(
             tasks=tasks, threshold=thresholds, columns=self.columns_, cluster=self._cluster_words()
         )
@@ -1064,7 +1086,15 @@ class MetaPS(ThresholdSets):
     def _rules(self) -> list[Rule]:
         """Return what the sets keep and what that rests on, for each class or for all together."""
         parts = zip(self._evidence.parts(self.guarantee_), self._outcomes, strict=True)
-        return [Rule.from_outcome(*part, is_interval=self._is_interval) for part in parts]
+        rules = [Rule.from_outcome(*part, is_interval=self._is_interval) for part in parts]
+        if not self.guarantee_.is_together:
+            return rules
+        examples = self._evidence.sizes[self._outcomes[0].used].sum(axis=0).tolist()
+        columns = self.classes_ or (), self.thresholds_.tolist(), examples
+        return [
+            rules[0]._replace(label=label, threshold=cut, examples=count)
+            for label, cut, count in zip(*columns, strict=True)
+        ]
 
     def _as_scores(self, data: Any, name: str | None = None) -> Any:
         """Return labelled examples to calibrate on; those of a site with its name."""
@@ -1075,7 +1105,15 @@ class MetaPS(ThresholdSets):
 
     def _make_guarantee(self) -> Guarantee:
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
-        return Guarantee(**{field.name: getattr(self, field.name) for field in fields(Guarantee)})
+        stated = {field.name: getattr(self, field.name) for field in fields(Guarantee)}
+        if hasattr(stated["offsets"], "offsets"):  # an exploration
+            stated["offsets"] = stated["offsets"].offsets(self.epsilon)
+        guarantee = Guarantee(**stated)
+        if guarantee.is_together and guarantee.offsets is None:
+            text = "offsets must be passed with per_class='together', fixed beforehand: those of "
+            text += "pilot tasks, from explore(...), or a number for each class."
+            raise InvalidInput(text, parameter="offsets")
+        return guarantee
 
     def _check_not_per_class(self, method: str) -> None:
         if self.per_class:
@@ -1112,8 +1150,10 @@ class MetaPS(ThresholdSets):
         demands = [part.demand() for part in evidence.parts(guarantee)]
         feasible = [demand.is_feasible() for demand in demands]
         if self.on_infeasible == "raise" and not all(feasible):
+            kept = "everything" if hold_losses(evidence.columns) else "every label"
             is_interval = hold_numbers(evidence.columns)
-            message = planning.explain_too_few_tasks(demands, is_interval=is_interval)
+            trivial = "for intervals of infinite width" if is_interval else f"to keep {kept}"
+            message = planning.explain_too_few_tasks(demands, trivial=trivial)
             if evidence.clusters is not None:
                 message = planning.add_clusters(message, evidence.clusters)
             raise InfeasibleGuarantee(message)
@@ -1130,8 +1170,7 @@ class MetaPS(ThresholdSets):
         best = [outcome.level for outcome in outcomes]
         cuts = np.array([outcome.threshold for outcome in outcomes])
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
-        if guarantee.epsilon != self.epsilon:  # its classes were passed as text
-            self.epsilon = guarantee.epsilon
+        self.epsilon, self.offsets = guarantee.epsilon, guarantee.offsets  # with known classes
         self.classes_, self.columns_ = evidence.classes, evidence.columns
         # Scores of quantiles and losses are in other units: they look like no percentages.
         has_units = "lower" in (self.columns_ or {}) or hold_losses(self.columns_)
@@ -1139,20 +1178,29 @@ class MetaPS(ThresholdSets):
         pairs, left_out = zip(parts, best, strict=True), (~used).sum(axis=0)
         levels = tuple(part.guarantee.levels[level] for part, level in pairs)
         rows: Any = slice(None)
-        if evidence.classes is not None:
+        if evidence.classes is not None and not guarantee.is_together:
             self._set_threshold(cuts)
             self.level_, self.left_out_, columns = levels, left_out, rows
         else:
             self._set_threshold(float(cuts[0]))
+            if guarantee.is_together:
+                self.thresholds_ = self._add_offsets(evidence)
             self.level_, self.left_out_ = levels[0], int(left_out[0])
             rows, columns = used[:, 0], 0
-        self.tasks_, self.task_sizes_ = evidence.names[rows], evidence.sizes[rows, columns]
+        of_class = slice(None) if guarantee.is_together else columns
+        self.tasks_, self.task_sizes_ = evidence.names[rows], evidence.sizes[rows, of_class]
         chosen = [part.thresholds[:, level] for part, level in zip(parts, best, strict=True)]
         at_best = np.stack(chosen, axis=1) + 0.0  # (tasks, classes), no negative zero
         self.task_thresholds_ = np.where(used, at_best, np.nan)[rows, columns]
         self.clusters_ = None if clusters is None else clusters.names[rows]
         self._sets = None if sample is None else data_checks.count_sets(sample, self._result()[1])
         self._mark_calibrated(evidence.precision)
+
+    def _add_offsets(self, evidence: Evidence) -> NDArray[np.float64]:
+        """Return the smallest score of each class that is kept."""
+        offsets, cut = self.guarantee_.offsets or {}, float(self.threshold_)
+        smallest = functools.partial(_smallest_at_least, cut=cut, precision=evidence.precision)
+        return np.array([smallest(offsets[label]) for label in evidence.classes or ()])
 
     def _name_columns(self, names: dict[str, str]) -> Self:
         """Keep the names of the columns that a table of these scores has."""
@@ -1167,13 +1215,30 @@ class MetaPS(ThresholdSets):
         precision = inputs.as_precision(body["precision"])
         guarantee = self._make_guarantee()
         stored = decode_evidence(body["evidence"], guarantee.numbers_per_task, precision)
-        if (stored.classes is not None) != guarantee.per_class:
+        if (stored.classes is not None) != bool(guarantee.per_class):
             raise InvalidInput(f"evidence.classes must be there if per_class, {self.per_class}.")
         stored.check_certified(guarantee, "evidence.thresholds")
         stored = stored._replace(columns=body.get("columns"))
         parts = stored.parts(guarantee)
         self._set_results(guarantee, stored, parts, [part.second_step() for part in parts])
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
+
+
+def _smallest_at_least(offset: float, *, cut: float, precision: np.dtype[Any]) -> float:
+    """Return the smallest score of a precision whose difference from an offset reaches ``cut``.
+
+    So a comparison with it gives the same sets as the subtraction, in arrays and in every engine.
+    """
+    if math.isinf(cut):
+        return cut
+    bits = np.dtype(f"i{precision.itemsize}")
+
+    def score(rank: int) -> float:  # of all finite numbers, and the infinities, in order
+        magnitude = float(np.array(abs(rank), bits).view(precision))
+        return math.copysign(magnitude, rank)
+
+    largest = int(np.array(np.inf, precision).view(bits))
+    return score(min_integer(lambda rank: score(rank) - offset >= cut, -largest, largest)) + 0.0
 
 
 def _check_draw(about: Context, evidence: Evidence, new_tasks: int | None) -> None:
@@ -1196,12 +1261,17 @@ def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floa
 
 def match_classes(guarantee: Guarantee, data: Data) -> Guarantee:
     """Return the guarantee with the classes of a table as keys, which may be passed as text."""
-    if not isinstance(guarantee.epsilon, Mapping) or isinstance(data, Scored):
+    stated = {name: getattr(guarantee, name) for name in ("epsilon", "offsets")}
+    stated = {name: value for name, value in stated.items() if isinstance(value, Mapping)}
+    if not stated or isinstance(data, Scored):
         return guarantee
     classes = data.class_names(by_class=True) or ()
     by_text = {str(name): name for name in classes}
-    rates = {by_text.get(str(name), name): rate for name, rate in guarantee.epsilon.items()}
-    matched = replace(guarantee, epsilon=rates)
+    named: dict[str, Any] = {
+        name: {by_text.get(str(label), label): number for label, number in value.items()}
+        for name, value in stated.items()
+    }
+    matched = replace(guarantee, **named)
     matched.check_classes(classes)
     for name in classes:  # fail fast if one has no miss rate
         matched.for_class(name, classes)

@@ -99,7 +99,8 @@ def joint_ranks(
     With c the result, P(M_1 <= c_1 or ... or M_J <= c_J) <= delta, where M_(j+1), given M_j, is
     Binomial(M_j, (1 - t_(j+1)) / (1 - t_j)) for levels t_1 < ... < t_J within tasks. M_1 is
     Binomial(tasks, p_1), with p_1 the share across tasks; for a list of new tasks it is
-    Binomial(H, 1 - t_1), with H from `list_start`. No single c_j could be larger.
+    Binomial(H, 1 - t_1), with H from `list_start`. No single c_j could be larger, unless there are
+    so many tasks that delta is divided.
 
     If ``dishonest`` tasks may have any threshold, c_j + dishonest satisfies this, for every level
     in use: each of them hides at most one threshold that is too low.

@@ -42,27 +42,28 @@ def score_losses(data: Scored, rng: int, known: Any, at: float | None) -> Scored
     grid = _as_grid(data.thresholds, known)
     losses, tasks = _as_losses(data.scores, grid, at), inputs.as_task_ids(data.tasks)
     _common.check_same_length("losses", losses, "tasks", tasks)
-    limits = draw_limits(rng, tasks, data.keys)
+    names = None if data.columns is None else data.keys  # the rows of a table have no order
+    limits = draw_limits(rng, tasks, data.keys, "keys" if names is None else "id")
     cuts = np.array([at], grid.dtype) if losses.ndim == 1 else grid
-    count = _count_within(losses.reshape(-1, len(cuts)), cuts, limits, tasks)
+    count = _count_within(losses.reshape(-1, len(cuts)), cuts, limits, tasks, names)
     columns: dict[str, Any] = {"losses": "losses"} | ({} if data.keys is None else {"id": "keys"})
     columns |= {**(data.columns or {}), "thresholds": grid.tolist(), "seed": rng}
     values = np.append(np.full(1, -np.inf, grid.dtype), cuts)[count]
     return Scored(values, tasks, None, None, data.clusters, columns, data.within)
 
 
-def draw_limits(rng: int, tasks: Array, keys: Any = None) -> Floats:
+def draw_limits(rng: int, tasks: Array, keys: Any = None, name: str = "keys") -> Floats:
     """Return V of each example, in [0, 1): a hash of seed, task and key."""
     places: defaultdict[Any, Any] = defaultdict(count)
     names = np.array([next(places[task]) for task in tasks.tolist()])
-    names = names if keys is None else name_units(keys, "keys")
-    _common.check_same_length("keys", names, "tasks", tasks)
-    rows = zip(map(str, tasks.tolist()), names.tolist(), strict=True)
+    names = names if keys is None else name_units(keys, name)
+    _common.check_same_length(name, names, "tasks", tasks)
+    rows = [*zip(map(str, tasks.tolist()), map(str, names.tolist()), strict=True)]
     texts = [f"metapac risk/{rng}/{len(task)}/{task}/{key}" for task, key in rows]
     if len({*texts}) < len(texts):
-        i = texts.index(Counter(texts).most_common(1)[0][0])
-        text = f"keys holds {names[i]!r} twice in task {tasks[i]!r}, and each example needs its own"
-        raise InvalidInput(f"{text}. Drop copies, or name them apart.", parameter="keys")
+        task, key = Counter(rows).most_common(1)[0][0]
+        text = f"{name} holds {key!r} twice in task {task!r}, and each example needs its own"
+        raise InvalidInput(f"{text}. Drop copies, or name them apart.", parameter=name)
     codes = [text.encode("utf-8", "backslashreplace") for text in texts]
     hashes = b"".join([hashlib.blake2b(code, digest_size=8).digest() for code in codes])
     return (np.frombuffer(hashes, ">u8") >> np.uint64(11)) / 2.0**53
@@ -71,7 +72,9 @@ def draw_limits(rng: int, tasks: Array, keys: Any = None) -> Floats:
 def _as_grid(thresholds: Any, known: Mapping[str, Any] | None = None) -> Floats:
     """Return the thresholds; those that are passed must be those of the calibration."""
     stored = None if known is None else known["thresholds"]
-    thresholds = (stored or []) if thresholds is None else thresholds
+    thresholds = stored if thresholds is None else thresholds
+    if thresholds is None:
+        raise InvalidInput("losses needs thresholds.", parameter=("losses", "thresholds"))
     grid = inputs.as_score_array("thresholds", thresholds)
     rule = "hold the finite threshold of each column of losses, in ascending order, each one once"
     if stored is not None and grid.tolist() != stored:
@@ -85,10 +88,15 @@ def _as_grid(thresholds: Any, known: Mapping[str, Any] | None = None) -> Floats:
 def _as_losses(losses: Any, grid: Floats, at: float | None) -> Array:
     """Return losses as an array with the columns of the thresholds, or of the one in use."""
     if callable(losses):
-        losses = np.stack([np.asarray(on_host(losses(cut))) for cut in grid.tolist()], axis=-1)
+        columns = [np.asarray(on_host(losses(cut))) for cut in grid.tolist()]
+        for column in columns:
+            _common.check_same_shape("losses", column, "those of another threshold", columns[0])
+        losses = np.stack(columns, axis=-1)
     array = np.asarray(on_host(losses))
     if array.dtype.kind not in "bui":
         array = inputs.as_score_array("losses", losses)
+    if at is not None and array.shape[1:] == (1,):
+        array = array[:, 0]
     if array.shape[1:] != grid.shape and (array.ndim != 1 or at is None):
         rule = f"losses must have a row for each example and a column for each of {len(grid)}"
         raise InvalidInput(f"{rule} thresholds, got shape {array.shape}.", parameter="losses")
@@ -104,7 +112,9 @@ def check_order(names: Sequence[str]) -> None:
         raise InvalidInput(f"{text}. List them in ascending order.", parameter="losses")
 
 
-def _count_within(losses: Array, grid: Floats, limits: Floats, tasks: Array) -> Counts:
+def _count_within(
+    losses: Array, grid: Floats, limits: Floats, tasks: Array, names: Any = None
+) -> Counts:
     """Return at how many thresholds the loss of each example is at most its V."""
     count = np.empty(len(losses), dtype=np.int64)
     step = max(1, _BLOCK // len(grid))
@@ -112,23 +122,39 @@ def _count_within(losses: Array, grid: Floats, limits: Floats, tasks: Array) -> 
         rows, here = losses[start : start + step], slice(start, start + step)
         is_fine = (rows[:, :-1] <= rows[:, 1:]).all() and rows[:, 0].min() >= 0
         if not (is_fine and rows[:, -1].max() <= 1):  # false for NaN
-            _report_losses(rows.astype(np.float64), grid, tasks[here].tolist(), start)
+            where = None if names is None else [*names][here]
+            _report_losses(rows.astype(np.float64), grid, tasks[here].tolist(), start, where)
         count[here] = np.count_nonzero(rows <= limits[here, None], axis=1)
     return count
 
 
-def _report_losses(rows: Floats, grid: Floats, tasks: list[Any], start: int) -> None:
+def _report_losses(
+    rows: Floats, grid: Floats, tasks: list[Any], start: int, names: list[Any] | None
+) -> None:
     """Raise InvalidInput for the first loss that no monotone loss in [0, 1] can have."""
     outside = np.argwhere(~((rows >= 0) & (rows <= 1)))
     row, place = (outside if len(outside) else np.argwhere(np.diff(rows) < 0))[0].tolist()
     here = [f"{rows[row, i]:g} at threshold {grid[i]:g}" for i in (place, (place + 1) % len(grid))]
-    where = f"row {start + row}, in task {tasks[row]!r}"
+    where = f"row {start + row}" if names is None else f"id {names[row]!r}"
+    where += f", in task {tasks[row]!r}"
     text = f"be between 0 and 1, got {here[0]} ({where}). Cap and scale the loss beforehand."
     if not len(outside):
         text = f"not decrease along the thresholds, and fall from {' to '.join(here)} ({where}). "
         text += "If less is lost further up, certified thresholds have unsafe ones below. Pass the "
         text += "running maximum, np.maximum.accumulate(losses, axis=1), or negate the thresholds."
     raise InvalidInput(f"losses must {text}", parameter="losses")
+
+
+def _pair(scores: Any, name: str, others: Any) -> list[tuple[Array, Array]]:
+    """Return the scores of each example with what else is known of them, checked."""
+    scores, others = ([np.asarray(on_host(x)) for x in given] for given in (scores, others))
+    _common.check_same_length("scores", scores, name, others)
+    for pair in zip(scores, others, strict=True):
+        _common.check_same_shape("scores", pair[0], name, pair[1])
+        if any(values.dtype.kind == "f" and np.isnan(values).any() for values in pair):
+            text = f"scores and {name} must not hold NaN: what cannot be compared is never missed."
+            raise InvalidInput(text)
+    return [*zip(scores, others, strict=True)]
 
 
 class MetaRisk(MetaPS):
@@ -200,7 +226,7 @@ class MetaRisk(MetaPS):
     @functools.cache
     def _parameters(cls) -> Mapping[str, inspect.Parameter]:
         every = {**MetaPS._parameters(), **inspect.signature(cls).parameters}
-        return {k: v for k, v in every.items() if k not in ("per_class", "options")}
+        return {k: v for k, v in every.items() if k not in ("per_class", "offsets", "options")}
 
     def calibrate(  # type: ignore[override]
         self,
@@ -352,8 +378,8 @@ class MetaRisk(MetaPS):
         >>> MetaRisk.missed_share([[0.9, 0.2, 0.1]], [[True, True, False]], [0.1, 0.5, 1.0])
         array([[0. , 0.5, 1. ]])
         """
-        grid, pairs = _as_grid(thresholds), zip(scores, truth, strict=True)
-        true = [np.sort(np.asarray(s)[np.asarray(y, bool)]) for s, y in pairs]
+        grid, pairs = _as_grid(thresholds), _pair(scores, "truth", truth)
+        true = [np.sort(s[y.astype(bool)]) for s, y in pairs]
         return np.stack([np.searchsorted(s, grid) / max(1, len(s)) for s in true])
 
     @staticmethod
@@ -386,7 +412,8 @@ class MetaRisk(MetaPS):
         array([[1. , 1. ],
                [0. , 0.1]])
         """
-        return np.asarray(costs)[:, None] * (np.asarray(scores)[:, None] < _as_grid(thresholds))
+        ((s, c),) = _pair([scores], "costs", [costs])
+        return np.asarray(c[:, None] * (s[:, None] < _as_grid(thresholds)))
 
     @staticmethod
     def capped_distance(scores: Any, distances: Any, thresholds: ArrayLike, limit: float) -> Floats:
@@ -412,6 +439,7 @@ class MetaRisk(MetaPS):
         >>> MetaRisk.capped_distance([[0.9, 0.3]], [[4.0, 1.0]], [0.2, 0.5, 1.0], limit=10)
         array([[0.1, 0.4, 1. ]])
         """
-        pairs = [(np.asarray(s), np.asarray(d)) for s, d in zip(scores, distances, strict=True)]
-        grid = _as_grid(thresholds).tolist()
+        if not limit > 0:
+            raise InvalidInput(f"limit must be above 0, got {limit!r}.", parameter="limit")
+        pairs, grid = _pair(scores, "distances", distances), _as_grid(thresholds).tolist()
         return np.array([[d[s >= t].min(initial=limit) / limit for t in grid] for s, d in pairs])

@@ -21,7 +21,7 @@ from metapac.data_checks import MIN_ROWS, check_allowed, check_levels, report
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
 from metapac.grouping import Scored, name_units
-from metapac.guarantee import Epsilon, Split
+from metapac.guarantee import Epsilon, PerClass, Split
 from metapac.planning import Demand, all_feasible
 from metapac.predictors import MetaPS
 from metapac.sets import score_numbers
@@ -343,7 +343,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
         if works(used):
             return
-        text = planning.explain_too_few_tasks(count(used), is_interval=self._target == "y")
+        trivial = (
+            "for intervals of infinite width" if self._target == "y" else "to keep every label"
+        )
+        text = planning.explain_too_few_tasks(count(used), trivial=trivial)
         if training:
             text += f" Groups are the tasks here: {used} of {total} calibrate, and"
             is_drawn = isinstance(self.calibration, numbers.Real)
@@ -453,13 +456,13 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
         Failure probability of the guarantee. None gives a guarantee in expectation.
     split : {"joint", "tight", "even"} or float, default "joint"
         How ``alpha`` is shared between the two steps, as in `MetaPS`.
-    per_class : bool, default False
-        Whether to bound the miss rate of each class separately.
+    per_class : bool or "together", default False
+        Whether to bound the miss rate of each class separately, or of all on the same groups.
     min_examples : int, default 0
         Leave out calibration groups with fewer rows; the guarantee then does not cover such groups.
-    new_tasks, shift, dishonest, sampling, randomise : optional
-        A finite list of new groups, new groups from elsewhere, groups that may be wrong, and how
-        the rows of a group are sampled, as in `Guarantee`.
+    new_tasks, shift, dishonest, sampling, randomise, offsets : optional
+        A finite list of new groups, new groups from elsewhere, groups that may be wrong, how the
+        rows of a group are sampled, and offsets of the classes, as in `Guarantee`.
     on_infeasible : {"raise", "trivial"}, default "raise"
         What to do if the groups are too few: raise ``InfeasibleGuarantee``, or keep every label.
     calibration : float, int or list, default 0.5
@@ -518,13 +521,14 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
         alpha: float,
         delta: float | None,
         split: Split = "joint",
-        per_class: bool = False,
+        per_class: PerClass = False,
         min_examples: int = 0,
         new_tasks: int | None = None,
         shift: float = 0.0,
         dishonest: int = 0,
         sampling: str = "any",
         randomise: int | None = None,
+        offsets: Any = None,
         on_infeasible: str = "raise",
         calibration: Any = 0.5,
         prefit: bool = False,

@@ -69,18 +69,26 @@ def count_trials(
     of_list: NewTasks | None = None,
     missing: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return what the verdict on each class rests on; for single examples there is only one."""
+    """Return what the verdict on each class rests on; for single examples there is only one.
 
-    def count_open(errors: Counts, rate: float) -> list[list[int]]:  # (classes, levels)
-        limits = [allowed_errors_in_task(sizes, rate, level) for level in levels]
-        counts = [np.bincount(label[errors > k], minlength=classes) for k in limits]
-        return np.transpose(counts).tolist()  # type: ignore[no-any-return]
+    Sizes and misses have shape (tasks, columns). The classes of one guarantee for all together are
+    columns: a task is within epsilon if each of them is, and above if one is, at a share of the
+    level.
+    """
+
+    def count_open(errors: Counts, rate: float, parts: int, some: Any) -> list[list[int]]:
+        limits = [allowed_errors_in_task(sizes, rate, level / parts) for level in levels]
+        counts = [np.bincount(label[some(errors > k, axis=1)], minlength=classes) for k in limits]
+        return np.transpose(counts).tolist()  # type: ignore[no-any-return]  # (classes, levels)
 
     levels = JOINT_LEVELS if of_list is None else _LIST_LEVELS
     hits, rest, found = sizes - misses, complement(epsilon), []
     shown = levels.index(SHOWN_LEVEL)
     tasks = np.bincount(label, minlength=classes).tolist()
-    open_counts = count_open(misses, epsilon), count_open(hits, rest)
+    open_counts = (
+        count_open(misses, epsilon, 1, np.any),
+        count_open(hits, rest, sizes.shape[1], np.all),
+    )
     for n, not_within, not_above in zip(tasks, *open_counts, strict=True):
         if alpha is None:
             broken = Trials(int(sizes.sum()), epsilon, (int(misses.sum()),))
@@ -186,6 +194,8 @@ def _describe(verdict: Verdict, words: Words, of_class: str = "") -> str:
         most, least = percent(verdict.alpha), percent(verdict.alpha, complement=True)
         share = f"{f'more than {most}' if is_breach else f'at least {least}'} of new {words.units}"
     limit = f"{'above' if is_breach else 'of at most'} {rate}"
+    if verdict.classes > 1:
+        of_class = f" on {'some' if is_breach else 'every'} class"
     claim = f"{share} have a {words.rate} {limit}{of_class}"
     describe_claim = _describe_open if verdict.status == UNDECIDED else _describe_settled
     return describe_claim(verdict, words, claim)
@@ -346,6 +356,8 @@ class Verdict:
         The finite list that is judged: how many tasks it has, and how many may exceed epsilon.
     missing : int
         How many of them were not evaluated; without them there is no verdict.
+    classes : int
+        Number of classes that one guarantee is for, with ``per_class="together"``; otherwise 1.
 
     Examples
     --------
@@ -371,6 +383,7 @@ class Verdict:
     rate: str = "miss rate"
     of_list: NewTasks | None = None
     missing: int = 0
+    classes: int = 1
 
     @cached_property
     def together(self) -> Mapping[Any, Verdict]:
@@ -603,6 +616,9 @@ def judge(
     >>> judge([200] * 10, [4] * 10, epsilon=0.05, alpha=0.1, delta=0.05).more_tasks
     20
     """
+    if np.ndim(examples) != 1:
+        text = f"examples must be one-dimensional, got shape {np.shape(examples)}."
+        raise InvalidInput(text, parameter="examples")
     counts = [(examples, missed)]
     (verdict,) = judge_each(counts, [epsilon], alpha, delta, false_alarm, new_tasks)
     return verdict
@@ -658,8 +674,9 @@ def judge_each(
         message = f"false_alarm must be below 0.5, got {false_alarm!r}."
         raise InvalidInput(message, parameter="false_alarm")
     pairs = [_checked_counts(*pair) for pair in counts]
+    columns = max(sizes.shape[1] for sizes, _misses in pairs)
     label = np.repeat(np.arange(len(pairs)), [len(sizes) for sizes, _misses in pairs])
-    sizes, misses = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
+    sizes, misses = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     there = len(pairs[0][0]) if there is None else there
     of_list = _as_list(new_tasks, alpha, there)
     missing = 0 if of_list is None else of_list.number - there
@@ -668,7 +685,9 @@ def judge_each(
         for rate in {*rates}
     }
     share = equal_share(float(false_alarm), len(pairs))
-    judged = partial(Verdict, alpha=alpha, delta=delta, false_alarm=share, of_list=of_list)
+    judged = partial(
+        Verdict, alpha=alpha, delta=delta, false_alarm=share, of_list=of_list, classes=columns
+    )
     return [judged(epsilon=rate, **found[rate][i]) for i, rate in enumerate(rates)]
 
 
@@ -690,12 +709,10 @@ def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Cou
     sizes = as_whole_numbers("examples", examples, minimum=0)
     misses = as_whole_numbers("missed", missed, minimum=0)
     check_same_shape("examples", sizes, "missed", misses)
-    if sizes.ndim != 1:
-        text = f"examples must be one-dimensional, got shape {sizes.shape}."
-        raise InvalidInput(text, parameter="examples")
     if (wrong := misses > sizes).any():
         pair = f"{misses[wrong][0]} misses among {sizes[wrong][0]} examples"
         raise InvalidInput(
             f"missed must be at most examples, got {pair}.", parameter=("missed", "examples")
         )
-    return sizes, misses
+    columns = (-1, 1) if sizes.ndim == 1 else sizes.shape
+    return sizes.reshape(columns), misses.reshape(columns)

@@ -138,7 +138,7 @@ def explain_guarantee(
     if g.min_examples:
         small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
         left_out = f" ({rules[0].left_out} left out of the calibration)" * bool(rules[0].left_out)
-        limits.append(small + (" of the class" if g.per_class else left_out))
+        limits.append(small + (_of_class(g, "the") or left_out))
     several = None
     if cluster is not None:
         one, several = map(visible, cluster)
@@ -176,7 +176,9 @@ def _describe_rates(words: Words, g: Guarantee, *, is_risk: bool) -> tuple[str, 
     exempt = of_list is None or of_list.may_break > 0
     if g.per_class:
         share = f"the shares are those of all {words.examples} of one class and {words.unit}"
-        return f"{single} for each class {worse}, not necessarily the same ones" * exempt, share
+        if not g.is_together:
+            single, worse = f"{single} for each class", f"{worse}, not necessarily the same ones"
+        return f"{single} {worse}" * exempt, share
     share = f"{percent(g.miss_rate)} is {'the mean over' if is_risk else 'a share of'} all "
     share += f"{words.examples} of one {words.unit}"
     return f"{single} {worse}, and nobody knows which" * exempt, share
@@ -267,20 +269,30 @@ def _describe_claim(
     """Return what holds, and on how many new tasks."""
     share += " of the same kind" * (g.new_tasks is None)
     if g.min_examples:
-        of_class = " of that class" if g.per_class else ""
-        share += f" with at least {words.count_examples(g.min_examples)}{of_class}"
+        share += f" with at least {words.count_examples(g.min_examples)}{_of_class(g)}"
     if not miss:
         return f"For {share}, the mean loss is at most {percent(g.miss_rate)}."
     if not g.per_class:
         return f"For {share}, at most {percent(g.miss_rate)} of the {words.examples} get {miss}."
-    lines = [
+    start = (
         f"For each class separately, the following holds on {share}; these need not be the same "
-        f"{words.units} for each class:",
+        f"{words.units} for each class:"
+    )
+    if g.is_together:
+        start = f"The following holds on {share}, for all classes at once (a class that a "
+        start += f"{words.unit} lacks is not missed there):"
+    lines = [
+        start,
         *(_describe_class(words, rule) for rule in rules[:_SHOWN]),
     ]
     if (more := len(rules) - _SHOWN) > 0:
         lines.append(f"- and {more} more {'class' if more == 1 else 'classes'}, see thresholds_")
     return "\n".join(lines)
+
+
+def _of_class(g: Guarantee, which: str = "that") -> str:
+    """Return which examples are counted, if each class counts."""
+    return f" of {'each' if g.is_together else which} class" if g.per_class else ""
 
 
 def _describe_class(words: Words, rule: Rule) -> str:
@@ -369,12 +381,13 @@ def describe_conditions(
     if g is not None and g.sampling == "iid":
         mix = " (one by one, at random from far more of them, not balanced by class)"
         mix = mix.replace("not balanced by class", "class by class") if g.per_class else mix
+    offsets = ", the offsets of classes" * (g is not None and g.is_together)
     if g is not None and g.randomise is not None:
         randomised = f" Ranks were randomised by the seed {g.randomise}, which was fixed beforehand"
         randomised += f" like the names of the {words.units}: other ones now are a second look."
     return (
         f"It holds only if {draw}, if their {words.examples} are sampled in the same way"
-        f"{mix}, if the model was not trained on any of them, and if the scores "
+        f"{mix}, if the model was not trained on any of them, and if the scores{offsets} "
         f"and the number of {units} were fixed before anyone looked at results. "
         f"{training}{randomised}"
     )
@@ -413,15 +426,14 @@ def summarise_guarantee(
     clusters = None if cluster is None else visible(cluster[1])
     share = f"In {describe_share(g, words.unit, words.units, clusters)}"
     share += " of the same kind" * (cluster is None and g.new_tasks is None)
-    share = f"For each class separately: in{share[2:]}" if g.per_class else share
+    share = f"For each class separately: in{share[2:]}" if g.per_class is True else share
     if g.min_examples:
-        share += f" with at least {words.count_examples(g.min_examples)}"
-        share += " of the class" if g.per_class else ""
+        share += f" with at least {words.count_examples(g.min_examples)}{_of_class(g, 'the')}"
     missed = "a set without the true label"
     if hold_numbers(columns):
         missed = "an interval without the true number"
     rates = g.epsilon if isinstance(g.epsilon, Mapping) else {None: g.epsilon}
-    which = f"the {words.examples}{' of the class' if g.per_class else ''}"
+    which = f"the {words.examples}{_of_class(g, 'the')}"
     claims = [
         f"{percent(rate)} of {which if label is None else f'class {visible(str(label))}'}"
         for label, rate in rates.items()

@@ -58,6 +58,11 @@ def replace_downloads(monkeypatch: pytest.MonkeyPatch, name: str, *downloads: Do
     monkeypatch.setitem(CATALOGUE, name, replace(CATALOGUE[name], downloads=downloads))
 
 
+def test_checksums_of_downloads_are_pinned() -> None:
+    unpinned = {d.name for entry in CATALOGUE.values() for d in entry.downloads if not d.sha256}
+    assert unpinned == {"train_wiki.json", *(f"LLCP{year}XPT.zip" for year in range(2011, 2021))}
+
+
 def test_fetch_prepare_check(
     tmp_path: Path, home: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,8 @@ from metapac.fewshot.datasets.images import Pixels
 from metapac.fewshot.datasets.miniimagenet import missing, prepare
 from tests.helpers import miniimagenet_files as mini
 from tests.helpers.miniimagenet_files import CLASSES, EACH, LAYOUTS, colour, picture, with_csv
+
+ROOT = Path(__file__).parents[2]
 
 
 def paint(path: Path, pixels: Pixels) -> Path:
@@ -175,3 +179,21 @@ def test_unknown_layouts_are_refused_with_the_known_ones(tmp_path: Path) -> None
         FileNotFoundError, match=rf"Convert {pickled.name} as docs/reference/data-sets\.md shows"
     ):
         prepare(pickled.parent, home=tmp_path)
+
+
+def test_the_recipe_of_the_docs_converts_a_pickled_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for split, names in CLASSES.items():
+        images = np.stack([picture(name, i) for name in names for i in range(EACH)])
+        rows = {name: [*range(EACH * k, EACH * (k + 1))] for k, name in enumerate(names)}
+        cached = pickle.dumps({"image_data": images, "class_dict": rows})
+        Path(f"mini-imagenet-cache-{split}.pkl").write_bytes(cached)
+    page = ROOT / "docs" / "reference" / "data-sets.md"
+    (recipe,) = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    exec(recipe, {"pickle": pickle, "Path": Path, "Image": Image})
+    arrays = prepare("mini", home=tmp_path).arrays
+    others = prepare(with_folders(tmp_path / "published"), home=tmp_path / "other").arrays
+    for name in ("x", "y"):
+        np.testing.assert_array_equal(arrays[name], others[name])

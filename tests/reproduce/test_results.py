@@ -148,6 +148,33 @@ def test_the_research_code_was_run_on_the_scores_that_we_make() -> None:
         assert again.equal
 
 
+# Unlabelled examples
+
+
+def test_the_how_to_shows_the_stored_results_of_unlabelled_examples() -> None:
+    text = (DOCS / "howto" / "unlabelled.md").read_text()
+    stored = json.loads((ROOT / "experiments" / "unlabelled.json").read_text())["results"]
+
+    def mean(shots: int, prototypes: str, score: str, field: str = "size") -> float:
+        wanted = {"shots": shots, "prototypes": prototypes, "score": score}
+        found = [each[field] for each in stored if each.items() >= wanted.items()]
+        assert len(found) == 3
+        return float(np.mean(found))
+
+    for shots in (5, 1):
+        scores = [
+            (used, score) for used in ("no", "refined") for score in ("temperature", "offset")
+        ]
+        sizes = [f"{mean(shots, *each):.2f}" for each in (*scores, ("refined", "oracle"))]
+        for i, used in ((0, "no"), (2, "refined")):
+            sizes[i] += f" ({mean(shots, used, 'temperature', 'accuracy'):.1%})"
+        assert f"| {' | '.join(sizes)} |" in text.replace("**", "").replace("accuracy ", "")
+    within = [each["within_interval"][0] for each in stored]
+    assert len(within) == 36
+    assert min(within) >= 0.9
+    assert f"at least {min(within):.1%}" in text
+
+
 # What the page would say of other results
 
 LOW, HIGH = 0.05, 0.3  # errors, with epsilon 0.1

@@ -6,6 +6,7 @@ import csv
 import statistics
 from dataclasses import asdict, replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -324,3 +325,15 @@ def test_the_scale_of_sizes_suits_useful_methods(tmp_path: Path) -> None:
             assert place.y0 < extent.y0 < extent.y1 < place.y1
     assert "^" not in [line.get_marker() for line in summarise(close, G).plot().axes[1].lines]
     assert summarise(parts[0], G).plot().axes[1].get_ylim()[1] > 20
+
+
+def test_names_below_many_columns_do_not_touch() -> None:
+    names = ["PS", "PS-Test", "Meta-CP", "Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle"]
+    names += ["FedCP-QQ", "averaged thresholds", "HCP", "multi-environment", "mean"]
+    rows = Rows.concatenate([with_labels(1.5, name) for name in names])
+    figure = summarise(rows, G).plot()
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        places = [tick.get_window_extent() for tick in axes.get_xticklabels()]
+        for left, right in pairwise(places):
+            assert left.x1 < right.x0

@@ -437,7 +437,7 @@ QUERIES = {
     "predict: answers": [1], "predict: answers of many": [2], "predict: intervals": [3],
     "calibrate: quantiles": [4, 8], "predict: quantiles": [3], "evaluate: quantiles": [4, 4],
     "summarise": [1], "evaluate": [3, 5], "evaluate: each class": [3, 5],
-    "evaluate: lists": [4, 6], "evaluate: numbers": [4, 4], "explore": [9, 21], "monitor": [3, 5],
+    "evaluate: lists": [4, 6], "evaluate: numbers": [4, 4], "explore": [11, 27], "monitor": [3, 5],
     "monitor: clusters": [4, 6], "drift": [5],
 }  # fmt: skip
 

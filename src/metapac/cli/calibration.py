@@ -43,6 +43,7 @@ def calibrate(
     columns: Columns,
     on_infeasible: str = "raise",
     cluster_rng: int = 0,
+    lacking: Sequence[str] = (),
     context: ContextOptions,
     allow: Sequence[str] = (),
     reading: ReadingOptions,
@@ -70,19 +71,34 @@ def calibrate(
         Seed of the draw of one task from each cluster, and of one row of each unit with --within;
         with --losses, of the random numbers that they are compared with. Fixed before looking at
         results.
+    lacking : CLASS=TASK
+        With --together, a task that has no example of a class at all, once for each of them.
     """
     check_one_of("on_infeasible", on_infeasible, ON_INFEASIBLE)  # before the engine starts
+    if guarantee.is_together and guarantee.offsets is None and context.pilot is None:
+        text = "offsets of the classes must be given: pass pilot, or offsets once for each class."
+        raise InvalidInput(text, parameter=("offsets", "pilot"))
     artefact.check_replaceable(output, predictors.FORMAT)
     about = context.read(columns.task)
     with open_table(scores, reading, output) as (table, progress), defer_remarks():
-        table = name_calibration(table, columns, per_class=guarantee.per_class)
+        table = name_calibration(table, columns, per_class=bool(guarantee.per_class))
         table, left_out = _leave_out(table, about)
         stated: Any = {**asdict(guarantee), "on_infeasible": on_infeasible}
         if about.draw is not None and guarantee.new_tasks is None:
             stated["new_tasks"] = len(about.draw.rest)
+        if guarantee.is_together and guarantee.offsets is None and context.pilot is not None:
+            from metapac.exploration import read_pilot
+
+            stated["offsets"] = read_pilot(context.pilot)
         given: Any = {"context": about, "allow": allow}
         predictor = (
-            MetaPS(**stated).calibrate(table, rng=cluster_rng, progress=progress, **given)
+            MetaPS(**stated).calibrate(
+                table,
+                lacking=_read_lacking(lacking),
+                rng=cluster_rng,
+                progress=progress,
+                **given,
+            )
             if columns.losses is None
             else MetaRisk(**stated, rng=cluster_rng).calibrate(table, **given)
         )
@@ -92,6 +108,17 @@ def calibrate(
     predictor.save(output)
     note = f", without {count_tasks(left_out)} of {context.pilot}" if left_out else ""
     print_calibrated(predictor, output, as_json=json, note=note)
+
+
+def _read_lacking(texts: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return the tasks that lack each class."""
+    lacking: dict[str, list[str]] = {}
+    for text in texts:
+        label, equals, task = text.partition("=")
+        if not equals:
+            raise InvalidInput(f"lacking must be CLASS=TASK, got {text!r}.", parameter="lacking")
+        lacking.setdefault(label, []).append(task)
+    return lacking or None
 
 
 def _leave_out(table: Table, about: Context) -> tuple[Table, int]:
@@ -211,7 +238,9 @@ def _describe_promise(path: Path) -> tuple[dict[str, Any], str]:
 def _describe_rows(predictor: Any) -> list[dict[str, Any]]:
     """Return the threshold of each class or of all, with what it rests on."""
     if isinstance(predictor, MetaPS):
-        levels: Any = [predictor.level_] if predictor.classes_ is None else predictor.level_
+        levels: Any = predictor.level_
+        if predictor.per_class is not True:
+            levels = [predictor.level_] * len(predictor.classes_ or (None,))
         sizes = np.atleast_2d(predictor.task_sizes_.T)
         return [
             row | {"level": level.alpha_within, "sizes": _spread(part)}

@@ -239,6 +239,8 @@ def _flag(param: click.Parameter) -> str:
 
 def _type_option(flag: str, value: Any) -> str:
     """Return an option as it is typed, such as ``--delta none``."""
+    if (flag, value) == ("--per-class", "together"):
+        return "--together"
     if isinstance(value, bool):
         return flag if value else f"no {flag}"
     if isinstance(value, Mapping):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from metapac.columns import Reading
 from metapac.context import Context
 from metapac.data_checks import check_allowed
 from metapac.errors import InvalidInput
-from metapac.guarantee import Epsilon, Guarantee
+from metapac.guarantee import TOGETHER, Epsilon, Guarantee
 
 
 class Entry(NamedTuple):
@@ -77,7 +78,20 @@ class GuaranteeOptions(Guarantee):
     randomise
         Seed of randomised ranks within tasks, fixed beforehand, for smaller sets if tasks are
         small. Another seed after looking is a second look.
+    together
+        Bound the miss rate of every class on the same tasks, by one guarantee. Needs --label, and
+        offsets for the scores of the classes: those of --pilot, or ``offsets``.
+    offsets
+        What is subtracted from the scores of each class with ``together``, fixed beforehand, once
+        for each class: --offsets yes=0.1 --offsets no=0.6.
     """
+
+    together: InitVar[bool] = False
+
+    def __post_init__(self, together: bool) -> None:
+        if together:
+            object.__setattr__(self, "per_class", TOGETHER)
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,17 +192,22 @@ def parse_epsilon(texts: Sequence[str]) -> Epsilon:
     """Return the miss rate, or the miss rate of each class."""
     if len(texts) == 1 and "=" not in texts[0]:
         return parse_number("epsilon", texts[0])
-    rates: dict[str, float] = {}
+    return _parse_by_class("epsilon", texts, "one number, or ")
+
+
+def _parse_by_class(name: str, texts: Sequence[str], other: str = "") -> dict[str, float]:
+    """Return a number for each class."""
+    numbers: dict[str, float] = {}
     for text in texts:
-        name, _, number = text.rpartition("=")
-        if not name or name in rates:
+        label, _, number = text.rpartition("=")
+        if not label or label in numbers:
             raise InvalidInput(
-                f"epsilon must be one number, or CLASS=NUMBER once for each class, got {text!r} "
+                f"{name} must be {other}CLASS=NUMBER once for each class, got {text!r} "
                 f"among {', '.join(texts)}.",
-                parameter="epsilon",
+                parameter=name,
             )
-        rates[name] = parse_number("epsilon", number)
-    return rates
+        numbers[label] = parse_number(name, number)
+    return numbers
 
 
 def parse_delta(text: str) -> float | None:
@@ -282,6 +301,8 @@ def _shared_options() -> None:
     split : NAME|NUMBER
     sampling : any|iid|capped
     randomise : SEED
+    offsets : CLASS=NUMBER
+    lacking : CLASS=TASK
     on_infeasible : raise|trivial
         What to do if there are too few data: stop with an error, or keep every label (infinite
         intervals for numbers).
@@ -328,6 +349,7 @@ def _shared_options() -> None:
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "epsilon": parse_epsilon,
     "delta": parse_delta,
+    "offsets": functools.partial(_parse_by_class, "offsets"),
     "split": parse_split,
     "columns": parse_columns,
     "losses": parse_columns,
@@ -336,8 +358,9 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "separator": lambda text: "\t" if text == r"\t" else text,
     "allow": parse_allowed,
 }
+_MULTIPLE = ("epsilon", "offsets", "lacking", "allow")
 FIELDS = {
-    name: Field(entry.metavar, _PARSERS.get(name), name in ("epsilon", "allow"), entry.help)
+    name: Field(entry.metavar, _PARSERS.get(name), name in _MULTIPLE, entry.help)
     for name, entry in read_docstring(_shared_options)[1].items()
 }
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from warnings import catch_warnings
 
 import click
 import numpy as np
 
 import metapac
 from metapac import exploration, lists
-from metapac._common import as_whole_number, warn
+from metapac._common import Progress, as_whole_number, warn
 from metapac.artefact import check_replaceable
 from metapac.cli import console
 from metapac.cli.options import Field, ReadingOptions, parse_delta, parse_number, read_list
@@ -23,10 +24,13 @@ from metapac.columns import Columns
 from metapac.columns import open_table as open_any
 from metapac.context import Context
 from metapac.errors import InvalidInput
-from metapac.exploration import ALPHAS, EPSILONS, Outlook, draw_pilot_tasks, read_pilot
+from metapac.exploration import ALPHAS, EPSILONS, Exploration, Outlook, draw_pilot_tasks, read_pilot
 from metapac.federated import count_liars
 from metapac.guarantee import drop_defaults
 from metapac.planning import Plan, find_supported, min_tasks_over_levels, plan_half
+
+if TYPE_CHECKING:
+    from metapac.tables.table import Table
 
 # A table with fewer tasks spares none as pilot tasks unless asked, and none spares more than these.
 _LEAST_TASKS, _MOST_PILOT = 40, 50
@@ -183,12 +187,7 @@ def plan(
         hint = _hint_at_scores(looks) if has_table and not per_class else ""
         console.show(rows, as_json=json, text=text + hint)
         return
-    if missing := [f"--{name}" for name in levels if name not in given]:
-        raise InvalidInput(
-            f"{' and '.join(missing)} must be given, to see what a guarantee needs. To see which "
-            "guarantees your tasks support, pass only these: a table with --task, or --sizes, "
-            "--tasks or --examples."
-        )
+    _check_levels(given, may_look=scores is not None and looks)
     if list_ is not None:
         divided = metapac.plan_list(list_, **_parse_one(given), **more, allow=allow)
         text = console.make_translator(click.get_current_context())(str(divided))
@@ -199,6 +198,21 @@ def plan(
     if plot is not None:
         found.plot(plot)
     _show_plan(found, tasks, examples, as_json=json, plot=plot)
+
+
+def _check_levels(given: dict[str, str], *, may_look: bool) -> None:
+    """Raise InvalidInput unless there are all levels, as a plan without scores needs them."""
+    if not (
+        missing := [f"--{name}" for name in ("epsilon", "alpha", "delta") if name not in given]
+    ):
+        return
+    rule = f"{' and '.join(missing)} must be given, to see what a guarantee needs."
+    if may_look:
+        rule += " To look at scores of so few tasks, say with --pilot how many to spare."
+    raise InvalidInput(
+        f"{rule} To see which guarantees your tasks support, pass only these: a table with --task, "
+        "or --sizes, --tasks or --examples."
+    )
 
 
 def _parse_grid(given: dict[str, str]) -> dict[str, Any]:
@@ -279,11 +293,24 @@ def _look(
             options["sizes"] = rest.sizes()
             if columns.label is not None:
                 options["sizes"] |= rest.sizes(by_class=True)
-        variants = {"": metapac.explore(looked, **options, progress=progress)}
-        if columns.scale is not None:
-            plain = looked.with_columns(scale=None)
-            variants["without scale"] = metapac.explore(plain, **options, progress=progress)
+        variants = _explore_variants(looked, options, progress)
         return Outlook(variants, None if rest is None else options["sizes"][None])
+
+
+def _explore_variants(
+    table: Table, options: dict[str, Any], progress: Progress
+) -> dict[str, Exploration]:
+    """Explore pilot tasks, and what else their columns and examples may allow."""
+    variants = {"": metapac.explore(table, **options, progress=progress)}
+    if table.columns.scale is not None:
+        plain = table.with_columns(scale=None)
+        variants["without scale"] = metapac.explore(plain, **options, progress=progress)
+    if "sampling" not in options:
+        with catch_warnings(action="ignore"), suppress(InvalidInput):  # labels may be balanced
+            iid = metapac.explore(table, **options, sampling="iid", progress=progress)
+            if not exploration.look_alike(iid, variants[""]):
+                variants["if i.i.d."] = iid
+    return variants
 
 
 def _draw(names: list[Any], pilot: str | None, output: Path | None) -> list[Any]:
@@ -337,8 +364,10 @@ def _next_command(
         if param.name in shared and value not in (None, ()) and str(value) != str(param.default):
             flag = max(param.opts, key=len)
             words.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
-    words += [f"--epsilon {best.epsilon:g}", f"--alpha {best.alpha:g}"]
-    words += [f"--delta {'none' if delta is None else format(delta, 'g')}"]
+    allowed = context.params["allow"]
+    words += [f"--allow {shlex.quote(','.join(allowed))}"] * bool(allowed)
+    words += [f"--epsilon {best.epsilon}", f"--alpha {best.alpha}"]
+    words += [f"--delta {'none' if delta is None else delta}"]
     words += ["--per-class"] * best.per_class
     return [*words, f"--pilot {shlex.quote(str(output or 'pilot.json'))}", "-o promise.json"]
 

@@ -33,6 +33,7 @@ def site(
         "thresholds within id",
     ],
     within_rng: int = 0,
+    lacking: Sequence[str] = (),
     allow: Sequence[str] = (),
     reading: ReadingOptions,
     json: bool = False,
@@ -58,6 +59,8 @@ def site(
     within_rng : SEED
         Seed of the draw of one row of each unit with --within, and with --losses of the random
         numbers that they are compared with; the same at every site.
+    lacking : CLASS
+        With --together, a class of which the site has no example at all.
     """
     check_replaceable(output, federated.FORMAT)
     stated = asdict(guarantee)
@@ -66,6 +69,7 @@ def site(
             MetaRisk(**stated, rng=within_rng) if columns.losses else MetaPS(**stated),
             table.with_columns(**vars(columns)),
             name=name.strip(),
+            lacking=lacking,
             rng=within_rng,
             allow=allow,
             progress=progress,

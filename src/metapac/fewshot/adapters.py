@@ -57,8 +57,8 @@ class Learner(Protocol):
 
     A learner whose scorers do not return probabilities says so by an attribute ``outputs``:
     "logits" or "scores", as in `CallableLearner`. One that can use unlabelled examples of the task
-    says so by a parameter of ``adapt`` of the name ``unlabelled``, None by default; no other
-    learner is given any.
+    says so by a parameter of ``adapt`` of the name ``unlabelled``, None by default, or by
+    ``**options``; no other learner is given any.
 
     Examples
     --------

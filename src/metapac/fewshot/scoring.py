@@ -32,7 +32,7 @@ from metapac.fewshot import adapters
 from metapac.fewshot.adapters import Learner, Score, adapt_learner, as_score_function, row_sizes
 from metapac.fewshot.offset import MIN_TASKS, SIZE, TaskOffset, describe_outputs, fit_weights
 from metapac.fewshot.pools import ClassPool, GroupPool
-from metapac.fewshot.tasks import Task
+from metapac.fewshot.tasks import Task, warn_if_shared
 from metapac.fewshot.tensors import data_checksum, read_tensors, write_tensors
 from metapac.inputs import as_json_names, as_task_names
 from metapac.score_functions import ScoreFunction
@@ -627,18 +627,9 @@ def score_examples(
     """
     function = as_score_function(score, output_kind(learner))
     if unlabelled is not None:
-        _check_apart(x, unlabelled)
+        warn_if_shared(x, unlabelled)
     known = support_x, support_y, unlabelled
     return adapt_and_compute(learner, known, x, function, classes)[0].scores
-
-
-def _check_apart(x: Any, unlabelled: Any) -> None:
-    """Warn if examples are among the unlabelled ones, for which nothing is promised."""
-    new, known = (np.ascontiguousarray(on_host(some)) for some in (x, unlabelled))
-    shared = {row.tobytes() for row in known} & {row.tobytes() for row in new}
-    if shared:
-        text = f"{len(shared)} of the examples in x are also in unlabelled"
-        warn(f"{text}. The guarantee is for other examples than those that were adapted to.")
 
 
 def _score(
@@ -705,7 +696,7 @@ def tabulate(
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy on new tasks, with a 95 % confidence interval.
+    """Accuracy on new tasks, with a 95% confidence interval.
 
     Attributes
     ----------
@@ -792,7 +783,7 @@ def accuracy(
 
 
 def _interval(right: Sequence[NDArray[np.bool_]]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean over tasks, from whether each query is right."""
+    """Return the 95% interval of the mean over tasks, from whether each query is right."""
     from scipy.special import stdtrit
 
     if len(right) == 1:

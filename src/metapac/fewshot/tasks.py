@@ -432,7 +432,7 @@ class Task:
         classes : int, optional
             Number of labels; by default one more than the largest label, if every label occurs.
         unlabelled_x : array_like, optional
-            Examples without labels, other ones than those above.
+            Examples without labels, other ones than those above; shared ones are warned of.
 
         Returns
         -------
@@ -451,7 +451,9 @@ class Task:
             text = f"support_y and query_y must hold every label from 0 to {total - 1}"
             raise InvalidInput(f"{text}, but {absent[0]} is absent. Pass classes={total}.")
         more = None if unlabelled_x is None else as_examples("unlabelled_x", unlabelled_x)
-        parts += [] if more is None else [more]
+        if more is not None:
+            warn_if_shared(parts[1], more)
+            parts.append(more)
         x = reduce(_concatenate, parts)
         support, query, rest = np.split(np.arange(len(x)), [len(ys[0]), len(labels)])
         return cls(name, x, support, ys[0], query, ys[1], total, unlabelled=rest)
@@ -468,6 +470,15 @@ def _as_positions(name: str, values: ArrayLike, x: Any) -> Counts:
     if len(np.unique(array)) < len(array):
         raise InvalidInput(f"{name} must hold each position once: an example counts only once.")
     return array.astype(np.int64, copy=False)
+
+
+def warn_if_shared(x: Any, unlabelled: Any) -> None:
+    """Warn if examples are among the unlabelled ones, for which nothing is promised."""
+    new, known = (np.ascontiguousarray(on_host(some)) for some in (x, unlabelled))
+    shared = {row.tobytes() for row in known} & {row.tobytes() for row in new}
+    if shared:
+        text = f"{len(shared)} of the examples in x are also in unlabelled"
+        warn(f"{text}. The guarantee is for other examples than those that were adapted to.")
 
 
 def _concatenate(first: Any, second: Any) -> Any:

@@ -288,7 +288,8 @@ class Table(Data):
             raise InvalidInput(text, parameter=("losses", "id"))
         names = used.losses
         if isinstance(names, str):
-            names = [*scores.match_columns(source, names).values()] or [names]
+            matched = scores.match_columns(source, names).values() if "*" in names else ()
+            names = [*matched] or [names]
         floats = {f"_{i}": value for i, value in enumerate(scores.as_floats(source, names)[0])}
         named = {"tasks": used.task, "keys": used.id}
         named |= {"clusters": used.cluster, "within": used.within}

@@ -348,12 +348,20 @@ _FEWREL = "https://raw.githubusercontent.com/thunlp/FewRel/master/data/"
 _BRFSS = "https://www.cdc.gov/brfss/annual_data/"
 _CIFAR = "https://www.cs.toronto.edu/~kriz/"
 _GLOVE = "https://nlp.stanford.edu/data/"
-_CIFAR_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-_GLOVE_SHA256 = "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb"
+_SHA256 = {
+    "train.csv": "498519cd8e49ce97ed26a4a3638966698ae41ab35e9c68538319fc9b46ba7d2f",
+    "val.csv": "5658a59921ca027ee76af92949869c5d6f41d77592ff3b18db325a9d10c893b9",
+    "test.csv": "2b7cfa78342995761a572a8158e539bc4e0a80f9bbd7d00c1e17a460fbbb93fa",
+    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    "val_wiki.json": "76bb44c2485b6faed358a3ce040eadafcc8a8835245cd7e6afc1bef672d4a0bf",
+    "pid2name.json": "eeedd25512a8e4c2bc06b78009836d27de81807bcba6ed929debd5cd713c07ea",
+    "glove.6B.zip": "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+}
 
 
-def _files(base: str, *names: str, sha256: str | None = None) -> tuple[Download, ...]:
-    return tuple(Download(base + name, name.rpartition("/")[2], sha256) for name in names)
+def _files(base: str, *names: str) -> tuple[Download, ...]:
+    named = [(name, name.rpartition("/")[2]) for name in names]
+    return tuple(Download(base + name, file, _SHA256.get(file)) for name, file in named)
 
 
 _DATA_SETS = (
@@ -370,14 +378,14 @@ _DATA_SETS = (
         "cifar10c",
         "CIFAR10-C as in the paper: CIFAR-10 through random corruptions",
         "none stated; the publisher asks to be cited (Krizhevsky, 2009)",
-        _files(_CIFAR, "cifar-10-binary.tar.gz", sha256=_CIFAR_SHA256),
+        _files(_CIFAR, "cifar-10-binary.tar.gz"),
     ),
     DataSet(
         "fewrel",
         "FewRel 1.0: 64 + 16 relations of 700 sentences, with GloVe word vectors",
         "MIT (FewRel), PDDL 1.0 (GloVe)",
         _files(_FEWREL, "train_wiki.json", "val_wiki.json", "pid2name.json")
-        + _files(_GLOVE, "glove.6B.zip", sha256=_GLOVE_SHA256),
+        + _files(_GLOVE, "glove.6B.zip"),
     ),
     DataSet(
         "heart",

@@ -259,7 +259,7 @@ def _clean(
 ) -> dict[str, Any]:
     """Write the respondents whose label and kept features are known.
 
-    A feature is kept if every file has it as numbers, not dates, and at most 5 % of rows lack it.
+    A feature is kept if every file has it as numbers, not dates, and at most 5% of rows lack it.
     """
     names, dropped = _usable_features(sources, exclude)
     where = sources[0].path if len(sources) == 1 else sources[0].path.parent

@@ -147,8 +147,8 @@ def load_pools(
     sizes : mapping of str to int or to sequence, optional
         Number of classes or groups of the pools train, validation, calibration and test, for
         heart, glyphs, files and images; but for heart also their names, as of a published split.
-        By default heart is split by the years of the paper, if they are prepared; otherwise 8 %
-        go to validation, 16 % to calibration, 20 % to test and the rest to training.
+        By default heart is split by the years of the paper, if they are prepared; otherwise 8%
+        go to validation, 16% to calibration, 20% to test and the rest to training.
     min_size : int, optional
         Leave out classes or groups of glyphs, files or images with fewer examples; with ``sizes``
         also state-years of heart.

@@ -85,7 +85,7 @@ def _judge_error(line: MethodSummary, g: Guarantee, source: Source, claim: str) 
     is_valid = claim == "valid"
     good, bad = (AGREES, DISAGREES) if is_valid else (DISAGREES, AGREES)
     status = {summary.WITHIN: good, VIOLATED: bad, summary.TOO_FEW: UNCHECKED}
-    words, quantile = "at most" if is_valid else "above", f"{100 * (1 - g.alpha):g} % quantile"
+    words, quantile = "at most" if is_valid else "above", f"{100 * (1 - g.alpha):g}% quantile"
     return Claim(
         f"{line.method}: the {quantile} of error is {words} epsilon = {g.miss_rate:g}",
         _cite(source, claim, "a"),

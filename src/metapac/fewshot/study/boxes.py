@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ _MEDIAN = {"color": INK, "linewidth": 1.5}
 _BOXES: Any = {"boxprops": {"edgecolor": INK}, "medianprops": _MEDIAN, "meanprops": _MEAN}
 _BOXES |= {"showmeans": True, "showfliers": False, "patch_artist": True, "manage_ticks": False}
 _SUFFIX = {1.0: "st", 2.0: "nd", 3.0: "rd"}
+_LINE, _FEW = 11, 7  # letters in a line below a column; columns that leave room for large ones
 _BEYOND = 1.5  # the scale of sizes ends at this multiple of the largest box of a useful method
 
 
@@ -172,7 +174,8 @@ def _draw_columns(
 ) -> None:
     names = [str(rows.method[0]) for rows in methods]
     draw_boxes(axes, values, whiskers=whiskers, colours=[COLOURS.get(n, _OTHER) for n in names])
-    axes.set_xticks(range(1, len(names) + 1), [name.replace(" ", "\n", 1) for name in names])
+    lines = [fill(name, _LINE, break_long_words=False) for name in names]
+    axes.set_xticks(range(1, len(names) + 1), lines, fontsize=10 if len(names) <= _FEW else 8)
     axes.set_xlim(0.4, len(names) + 0.6)
     start_at_zero(axes)
 

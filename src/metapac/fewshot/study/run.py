@@ -344,8 +344,8 @@ def run_seeds(
     >>> from metapac.fewshot import SyntheticStudy, run_seeds
     >>> study = SyntheticStudy(tasks=60, examples=50, tests=10)
     >>> guarantee = Guarantee(epsilon=0.1, alpha=0.1, delta=0.1)
-    >>> run_seeds(lambda seed: study, guarantee=guarantee, draws=2).covers[:44]
-    "95 % intervals, Student's t over 3 seeds: th"
+    >>> run_seeds(lambda seed: study, guarantee=guarantee, draws=2).covers[:43]
+    "95% intervals, Student's t over 3 seeds: th"
     """
     seeds = as_whole_number("seeds", seeds)
     rng = as_whole_number("rng", rng, minimum=0)

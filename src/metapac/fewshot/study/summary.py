@@ -157,7 +157,7 @@ class SizeComparison:
     difference : float
         Mean difference, first minus second.
     low, high : float
-        Its 95 % confidence interval: Student's t over the mean sizes of the draws, or of the
+        Its 95% confidence interval: Student's t over the mean sizes of the draws, or of the
         training seeds if there are three or more. With one draw it is the whole line.
     draws : int
         Number of draws, of all seeds together.
@@ -325,7 +325,7 @@ _NO_QUANTILES = "Meta-CP is left out: the study predicts no quantiles of its tas
 class MethodSummary:
     """Results of one method over all training seeds, draws and new tasks.
 
-    Each interval has 95 % confidence; `Summary.covers` says what it covers.
+    Each interval has 95% confidence; `Summary.covers` says what it covers.
 
     Attributes
     ----------
@@ -342,7 +342,7 @@ class MethodSummary:
     tasks_within : float
         Share of tasks whose error is at most epsilon.
     tasks_above : float
-        Share of tasks whose one-sided 95 % lower Clopper-Pearson limit exceeds epsilon.
+        Share of tasks whose one-sided 95% lower Clopper-Pearson limit exceeds epsilon.
     draws_within, draws_expected : float
         Share of draws in which at least 1 - alpha of the tasks have an error of at most epsilon;
         and the share to be expected by chance if all thresholds were equally good.
@@ -355,7 +355,7 @@ class MethodSummary:
         1 - alpha, also if each task on which the method kept every label for want of data counts
         as above epsilon. It is about observed errors; `metapac.evaluate` is about true miss rates.
     violated : bool
-        Whether the 95 % interval of ``tasks_above``, given these learners, lies above
+        Whether the 95% interval of ``tasks_above``, given these learners, lies above
         alpha + 0.05 (1 - alpha), the share that chance explains; above alpha if errors are exact.
     feasible : bool
         False if the method kept every label on some task because there were too few data.
@@ -463,16 +463,16 @@ class Summary(Sequence[MethodSummary]):
         """What the intervals cover, in one sentence."""
         if self.seeds >= MIN_SEEDS:
             return (
-                f"95 % intervals, Student's t over {self.seeds} seeds: they cover what a seed "
+                f"95% intervals, Student's t over {self.seeds} seeds: they cover what a seed "
                 "changes, such as the division of the data or the training, and the calibration "
                 "draws and new tasks, not what all seeds share, such as the data."
             )
         learner = "this learner" if self.seeds == 1 else "these two learners"
         if self.draws == 1:
             given = f"given {learner} and one calibration draw"
-            return f"95 % intervals {given}: they cover its tasks, not other classes or groups."
+            return f"95% intervals {given}: they cover its tasks, not other classes or groups."
         return (
-            f"95 % intervals, Student's t over {self.seeds * self.draws} calibration draws given "
+            f"95% intervals, Student's t over {self.seeds * self.draws} calibration draws given "
             f"{learner}: they cover the draws and the new tasks, not other learners, classes or "
             "groups."
         )
