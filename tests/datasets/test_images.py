@@ -194,6 +194,6 @@ def test_the_recipe_of_the_docs_converts_a_pickled_cache(
     (recipe,) = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     exec(recipe, {"pickle": pickle, "Path": Path, "Image": Image})
     arrays = prepare("mini", home=tmp_path).arrays
-    others = prepare(with_folders(tmp_path / "published"), home=tmp_path / "other").arrays
+    others = prepare(mini.with_folders(tmp_path / "published"), home=tmp_path / "other").arrays
     for name in ("x", "y"):
         np.testing.assert_array_equal(arrays[name], others[name])

@@ -224,7 +224,7 @@ def test_what_is_scored_is_never_what_was_adapted_to() -> None:
         score_examples(PrototypeLearner(), x, y, unlabelled, unlabelled=unlabelled)
     queries = tasks[0].query_x, tasks[0].query_y
     with pytest.warns(UserWarning, match="15 of the examples in x are also in unlabelled"):
-        Task.from_arrays(x, y, *queries, name="copies", unlabelled_x=queries[0])
+        fewshot.Task.from_arrays(x, y, *queries, name="copies", unlabelled_x=queries[0])
 
 
 OFFSET_SHAPE: dict[str, Any] = {"ways": 3, "shots": 1, "queries": 10, "unlabelled": 24}

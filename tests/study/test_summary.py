@@ -323,6 +323,8 @@ def test_the_scale_of_sizes_suits_useful_methods(tmp_path: Path) -> None:
         for text in [text for text in axes.texts if "keeps" in text.get_text()]:
             extent = text.get_window_extent()
             assert place.y0 < extent.y0 < extent.y1 < place.y1
+        ticks = [tick for tick in axes.get_yticks() if tick <= axes.get_ylim()[1]]
+        assert ticks[-1] <= 0.94 * axes.get_ylim()[1]  # no tick touches the text above
     assert "^" not in [line.get_marker() for line in summarise(close, G).plot().axes[1].lines]
     assert summarise(parts[0], G).plot().axes[1].get_ylim()[1] > 20
 
