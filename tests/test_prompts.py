@@ -170,7 +170,7 @@ def test_scores_are_those_of_a_slow_loop(
     rows = [(list({text: (text, v) for text, v in pairs}.values()), n) for pairs, n in rows]
     rows = [(pairs, label % len(pairs)) for pairs, label in rows if len(pairs) > 1]
     more: Any = {"delimiter": delimiter, "by_text": by_text}
-    parts = [(*zip(*pairs, strict=True), label) for pairs, label in rows]
+    parts: list[Any] = [(*zip(*pairs, strict=True), label) for pairs, label in rows]
     records = [sample(v, label, t, doc_id=i, **more) for i, (t, v, label) in enumerate(parts)]
     assume(records)
     samples = read(tmp_path, *records, normalise=normalise, task="doc.more.deep")

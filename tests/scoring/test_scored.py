@@ -233,7 +233,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_options_of_vectors_reach_the_learner(file: Path, tmp_path: Path) -> None:
-    cosine = {"metric": "cosine", "temperature": 0.1}
+    cosine: Any = {"metric": "cosine", "temperature": 0.1}
     expected = tabulate(PrototypeLearner(**cosine), ClassPool(X, Y, name="all").tasks(6, **SHAPE))
     assert_same_scores(score_embeddings(file, TASKS, Embeddings(**cosine)), expected)
     assert_refused("groups", score_embeddings, file, TASKS, Embeddings(groups="g.npy"), file)

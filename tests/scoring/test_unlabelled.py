@@ -417,8 +417,8 @@ def test_tables_of_embeddings(tmp_path: Path) -> None:
     kept = np.setdiff1d(np.arange(117), first)
     np.testing.assert_array_equal(found.table["example"], kept)
     support = X[rows["support"]], [0, 1, 2]
-    new, more = X[rows["new"]][kept], {"score": stored, "unlabelled": X[rows["new"]][first]}
-    expected = score_examples(PrototypeLearner(), *support, new, **more)
+    more: Any = {"score": stored, "unlabelled": X[rows["new"]][first]}
+    expected = score_examples(PrototypeLearner(), *support, X[rows["new"]][kept], **more)
     np.testing.assert_array_equal(np.array(found.table["scores"]), expected)
 
 
@@ -462,4 +462,5 @@ def test_a_study_with_unlabelled_examples(monkeypatch: pytest.MonkeyPatch) -> No
         fewshot.PoolStudy(PrototypeLearner(), *pools, ways=1, unlabelled=40)
     third = ClassPool(X, Y + 24, name="third")
     study = fewshot.PoolStudy(PrototypeLearner(), *pools, predictor=third, **shape, unlabelled=12)
-    assert np.isfinite(study.draw(np.random.default_rng(0)).quantiles).all()  # for Meta-CP
+    quantiles: Any = study.draw(np.random.default_rng(0)).quantiles  # for Meta-CP
+    assert np.isfinite(quantiles).all()

@@ -353,7 +353,7 @@ def test_impossible_tasks_are_refused_by_name() -> None:
         assert parameter in error.value.parameters
     returned: list[tuple[Any, str]] = [(0.5, "transform .* got 0.5"), (cut, "'cut' .* 6 .*, got 1")]
     for transform, message in returned:
-        pool = ClassPool(np.zeros(8), [0, 1] * 4, transform=lambda rng, of=transform: of)
+        pool = ClassPool(np.zeros(8), [0, 1] * 4, transform=lambda rng, of=transform: of)  # type: ignore[misc]
         with pytest.raises(InvalidInput, match=message):
             pool.tasks(1, **FEW, rng=0)[0]
     kept = ClassPool(np.zeros(8), [0, 1] * 4, transform=lambda rng: lambda x, rng: x)

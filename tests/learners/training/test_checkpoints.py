@@ -151,7 +151,8 @@ def test_learners_that_cannot_be_rebuilt_are_refused(tmp_path: Path) -> None:
         module = nn.Linear(3, 2)
 
     path = tmp_path / "model.safetensors"
-    for learner, name in ((fewshot.ProtoNet(nn.Linear(3, 2)), "Linear"), (Custom(), "Custom")):
+    learners: list[Any] = [fewshot.ProtoNet(nn.Linear(3, 2)), Custom()]
+    for learner, name in zip(learners, ("Linear", "Custom"), strict=True):
         fewshot.save_weights(learner, path)
         with pytest.raises(ValueError, match=f"weights of {name}, a class that .*load_weights"):
             fewshot.load_learner(path)
