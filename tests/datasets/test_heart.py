@@ -363,7 +363,7 @@ def test_a_folder_holds_yearly_files_or_one_table(tmp_path: Path) -> None:
 
 def test_notes_warn_of_a_feature_that_leaks_the_label(tmp_path: Path) -> None:
     columns = {"year": [2021] * 30, "state": [1] * 30, "label": [0, 1] * 15, "_MICHD": [2, 1] * 15}
-    dates = dict.fromkeys(("imonth", "IDAY", "IYEAR", "FMONTH", "_psu", "Month"), [5] * 30)
+    dates = dict.fromkeys(("imonth", "IDAY", "IYEAR", "FMONTH", "_psu", "Month"), ["z"] * 30)
     path = write_table(tmp_path / "x.parquet", columns | dates | {"age": [*range(30)]})
     facts = prepare(path, home=tmp_path).facts
     assert facts["features"] == ["_MICHD", "age"]

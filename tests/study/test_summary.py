@@ -242,6 +242,7 @@ def test_seeds_are_summarised_together_and_must_be_alike() -> None:
 def test_a_summary_says_what_its_intervals_cover_and_what_is_left_out() -> None:
     covers = {summarise([table(np.zeros((d, 3)))] * s, G).covers for s in (1, 2, 3) for d in (1, 4)}
     assert len(covers) == 5  # of three seeds the draws do not matter
+    assert "over 3 seeds" in summarise([table(np.zeros((1, 3)))] * 3, G).covers
     rows = table([[0.1]])
     assert "Meta-CP is left out" in summarise(rows, G).notes[0]
     assert summarise(table([[0.1]], method="Meta-CP"), G).notes == ()
