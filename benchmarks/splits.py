@@ -26,7 +26,7 @@ from metapac.artefact import replacing
 from metapac.binomial import allowed_errors_in_task
 from metapac.evidence import ranks_within
 from metapac.fewshot import NormalFamily
-from metapac.fewshot.reproduce.figures import COLOURS
+from metapac.fewshot.study.figures import COLOURS
 from metapac.plots import INK, create_figure, save
 from metapac.ranks import expectation_rank
 

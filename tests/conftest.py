@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -70,6 +71,18 @@ def one_thread() -> Iterator[None]:
     with threadpool_limits(1):
         yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, as Debian packages it; without its sandbox, which needs rights that we may lack."""
+    playwright, path = pytest.importorskip("playwright.sync_api"), shutil.which("chromium")
+    if not (path := path or shutil.which("chromium-browser")):
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 def pytest_sessionfinish() -> None:

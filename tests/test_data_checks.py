@@ -77,9 +77,8 @@ def test_an_error_is_raised_and_a_warning_is_given_with_the_way_on() -> None:
 def test_levels_up_to_one_half_pass(epsilon: float, alpha: float, delta: float | None) -> None:
     assert data_checks.judge_levels(epsilon, alpha, delta) is None
     assert data_checks.judge_levels({"a": epsilon, "b": alpha}, alpha, delta) is None
-    assert "mean epsilon=0.1" in str(
-        data_checks.judge_levels({"a": epsilon, "b": 0.9}, alpha, delta)
-    )
+    found = data_checks.judge_levels({"a": epsilon, "b": 0.9}, alpha, delta)
+    assert "mean epsilon=0.1" in str(found)
 
 
 NAMES: list[tuple[Any, Any, bool | None]] = [  # whether it is an error, a warning, or neither
@@ -150,10 +149,8 @@ def test_a_class_that_is_missing_or_rare_is_named() -> None:
     assert "is_error=False" in missing
     assert "'maybe', 'never'" in missing
     assert "'yes' is 5.0% of the examples" in rare
-    assert ("per_class=True" in rare, "per_class=True" in judge(False, no=95, yes=5)) == (
-        True,
-        False,
-    )
+    assert "per_class=True" in rare
+    assert "per_class=True" not in judge(False, no=95, yes=5)
     assert judge(True, no=0, yes=0) == "None"
 
 
@@ -180,9 +177,7 @@ def test_arrays_with_copies_missing_scores_and_mixed_scales() -> None:
         check_examples(SITES, mixed, labels)
 
 
-def test_large_arrays_are_sampled_so_that_copies_stay_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_samples_of_large_arrays_keep_copies_together(monkeypatch: Any) -> None:
     monkeypatch.setattr(data_checks, "MAX_ROWS", 5000)
     labels, scores = draw_honest(np.random.default_rng(0))
     check_examples(SITES, scores, labels)
@@ -269,14 +264,6 @@ def test_reversed_tasks_are_an_error_if_they_agree_and_a_warning_if_they_are_few
         assert f"in {18 * tasks} of {20 * tasks} pairs of examples" in finding.text
 
 
-def test_any_increasing_score_passes_and_its_negative_does_not() -> None:
-    labels, scores = draw_honest(np.random.default_rng(1))
-    for transform in (np.log, np.exp, lambda p: 100 * p, lambda p: p**9):
-        check_examples(SITES, transform(scores), labels)
-        with pytest.raises(InvalidInput, match=r"true label scores lower.* allow=\('direction',"):
-            check_examples(SITES, -transform(scores), labels)
-
-
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
 
 
@@ -346,14 +333,12 @@ def test_a_perfect_model_passes_with_few_rows_ties_or_one_label() -> None:
     st.lists(st.tuples(st.floats(0.001, 0.999), st.integers(6, 100)), min_size=1, max_size=5),
     st.integers(2, 20),
 )
-def test_expected_repeats_of_independent_rows_obey_the_inequality(
-    cells: list[tuple[float, int]], k: int
-) -> None:
+def test_expected_repeats_obey_the_inequality(cells: Any, k: int) -> None:
     # N(k) is the number of rows, of given probabilities, that occur k times among n. No mixture
     # breaks the rule, so that the check can only be wrong by chance.
     counted = [(p, n) for p, n in cells if n >= 2 * (k + 1)]
     before, at, after = (
-        sum(stats.binom.pmf(j, n, p) for p, n in counted) for j in (k - 1, k, k + 1)
+        sum(stats.binom.pmf(j, *x[::-1]) for x in counted) for j in (k - 1, k, k + 1)
     )
     factor = k / (k + 1) * (k + 2) / (k + 3)
     assert before * after >= factor * at**2 * (1 - 1e-9)
@@ -365,9 +350,7 @@ def test_the_false_alarm_rate_of_copies_is_computed() -> None:
     rate, k, cells = 1.0, 2, 60.0
     means = [cells * stats.poisson.pmf(j, rate) for j in (k - 1, k, k + 1)]
     ranges = [range(int(stats.poisson.isf(1e-9, mean)) + 1) for mean in means]
-    probabilities = [
-        stats.poisson.pmf(list(r), mean) for r, mean in zip(ranges, means, strict=True)
-    ]
+    probabilities = [stats.poisson.pmf([*r], mean) for r, mean in zip(ranges, means, strict=True)]
     total = 0.0
     for (i, a), (j, b), (m, c) in itertools.product(*map(enumerate, ranges)):
         weight = probabilities[0][i] * probabilities[1][j] * probabilities[2][m]

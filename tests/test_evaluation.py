@@ -10,14 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from metapac import (
-    PS,
-    Context,
-    InvalidInput,
-    MetaPS,
-    evaluate,
-    judge,
-)
+from metapac import PS, Context, InvalidInput, MetaPS, evaluate, judge
 from metapac.evaluation import ClassMisses, Evaluation
 
 CLASSES = ["cat", "dog", "owl"]

@@ -9,35 +9,20 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import (
-    Guarantee,
-    InfeasibleGuarantee,
-    InvalidInput,
-    MetaPS,
-    Scored,
-    allowed_errors,
-    grouping,
-    load,
-)
+from metapac import Guarantee, InvalidInput, MetaPS, Scored, grouping, load
 from metapac._common import ignore_progress
 from metapac.binomial import allowed_errors_in_task, chance_of_next
-from metapac.evidence import (
-    UNKNOWN,
-    Evidence,
-    randomise_thresholds,
-    ranks_within,
-)
+from metapac.evidence import UNKNOWN, randomise_thresholds, ranks_within
 from metapac.grouping import group, task_thresholds
 from metapac.guarantee import JOINT_LEVELS
-from metapac.ranks import Level, joint_ranks
+from metapac.ranks import joint_ranks
 from tests.helpers import oracles
 from tests.helpers.calibrations import collect_evidence
 from tests.helpers.enumeration import chance_of_few, make_ups, misses_of
@@ -155,21 +140,6 @@ def test_a_missing_score_is_found_in_its_task() -> None:
             group(bad, np.repeat(["a", "b", "c"], [3, 5, 4])).check_no_nan()
 
 
-# Ranks within tasks, and the cap that lets them hold for balanced tasks.
-@settings(max_examples=40)
-@given(
-    sizes=st.lists(st.integers(0, 45), min_size=1, max_size=6),
-    epsilon=st.sampled_from([0.05, 0.1, 0.3, 0.7]),
-)
-def test_ranks_within_tasks(sizes: list[int], epsilon: float) -> None:
-    g = Guarantee(epsilon=epsilon, alpha=0.1, delta=0.1, sampling="capped")
-    expected = [
-        [oracles.allowed_errors_in_task(n, epsilon, level) if n else -1 for level in JOINT_LEVELS]
-        for n in sizes
-    ]
-    assert ranks_within(np.array(sizes), g).tolist() == expected
-
-
 def misses(sizes: list[int], chances: list[float]) -> np.ndarray:
     """Return the distribution of the misses of a task, given examples and miss rate per class."""
     result = np.ones(1)
@@ -190,47 +160,8 @@ def chance_of_one(
         if misses_allowed >= 0:
             may_be_low[misses_allowed] = max(rank, may_be_low.get(misses_allowed, -1))
     shares = [bad * float(mass[k + 1 :].sum()) for k in sorted(may_be_low)]
-    return oracles.grown_union_probability(
-        tasks, shares, [may_be_low[k] for k in sorted(may_be_low)]
-    )
-
-
-@settings(max_examples=100)
-@given(
-    first=st.integers(1, 60),
-    second=st.integers(1, 60),
-    epsilon=st.sampled_from([0.05, 0.1, 0.2, 0.35]),
-    share=st.integers(0, 100).map(lambda percent: Fraction(percent, 100)),
-    tasks=st.integers(20, 300),
-    split=st.sampled_from(["joint", "tight", 0.5]),
-)
-def test_balanced_tasks_violate_no_guarantee(
-    first: int, second: int, epsilon: float, share: Fraction, tasks: int, split: str | float
-) -> None:
-    # The worst task has n * epsilon expected misses in all, divided between its two classes in any
-    # way. Their number is then not binomial.
-    total = (first + second) * (Fraction(epsilon) + Fraction(1, 10**9))
-    of_first = min(Fraction(first), max(total - second, share * total))
-    chances = [float(of_first / first), float((total - of_first) / second)]
-    mass = misses([first, second], chances)
-    g = Guarantee(epsilon=epsilon, alpha=0.2, delta=0.05, split=split)
-    within = ranks_within(np.array([first + second]), g)[0].tolist()
-    for k, level in zip(within, g.levels, strict=True):
-        assert mass[: k + 1].sum() <= level.alpha_within * (1 + 1e-9)
-    assert chance_of_one(mass, within, g, tasks, bad=0.2 + 1e-9) <= 0.05 * (1 + 1e-9)
-
-
-def test_without_the_cap_balanced_tasks_violate_it() -> None:
-    # 15 + 15 examples; one class is missed with probability 0.2, the other never.
-    mass, tasks, level = misses([15, 15], [0.2, 0.0]), 3000, Level(0.825, 0.1 * (1 - 0.825))
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5, split="tight")
-    with mock.patch.object(Guarantee, "levels", (level,)):  # no split allows levels above 1/2
-        capped = ranks_within(np.array([30]), replace(g))[0].tolist()
-        uncapped = [allowed_errors(30, 0.1, 0.825)]
-        assert (capped, uncapped) == ([2], [4])
-        assert mass[: capped[0] + 1].sum() <= 0.825 < mass[: uncapped[0] + 1].sum()
-        assert chance_of_one(mass, capped, replace(g), tasks, bad=0.1) < 1e-5
-        assert chance_of_one(mass, uncapped, replace(g), tasks, bad=0.1) > 4e-5
+    kept = [may_be_low[k] for k in sorted(may_be_low)]
+    return oracles.grown_union_probability(tasks, shares, kept)
 
 
 # Small tasks: every level together, at every make-up.
@@ -298,9 +229,7 @@ def chances_to_reach(
     return [bad * above[np.where(v <= limits, high, low) + 1] for v in places / tasks]
 
 
-def chance_of_a_failure(
-    g: Guarantee, mass: np.ndarray, tasks: int, places: np.ndarray | None = None
-) -> float:
+def failing(g: Guarantee, mass: np.ndarray, tasks: int, places: np.ndarray | None = None) -> float:
     places = np.arange(1, tasks + 1) if places is None else places
     reach = chances_to_reach(g, mass, places, tasks, g.alpha)
     return chance_of_few(reach, g.allowed_low_thresholds(tasks))
@@ -310,27 +239,21 @@ RANDOMISED = [(0.1, 0.1, 0.05, 60, 25), (0.1, 0.1, 0.05, 60, 11), (0.1, 0.2, 0.1
 
 
 @pytest.mark.parametrize(("epsilon", "alpha", "delta", "tasks", "n"), RANDOMISED)
-def test_randomised_ranks_hold_given_the_places(
-    epsilon: float, alpha: float, delta: float, tasks: int, n: int
-) -> None:
+def test_randomised_ranks(epsilon: float, alpha: float, delta: float, tasks: int, n: int) -> None:
     g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, randomise=0, sampling="iid")
     iid = stats.binom.pmf(np.arange(n + 1), n, epsilon)
-    assert 0.85 * delta < chance_of_a_failure(g, iid, tasks) <= delta
+    assert 0.85 * delta < failing(g, iid, tasks) <= delta
     whatever = replace(g, sampling="any")
-    worst = [chance_of_a_failure(whatever, mass, tasks) for mass in of_make_ups(n, epsilon)]
+    worst = [failing(whatever, mass, tasks) for mass in of_make_ups(n, epsilon)]
     assert max(worst) <= delta
     # Controls: hashes of the names 0, 1, 2, ... instead of places in their order; the lowest of
     # all places for every task.
     names = [hashlib.sha256(str(i).encode()).digest()[:8] for i in range(tasks)]
     hashes = np.array([int.from_bytes(name) for name in names]) / 2**64
-    assert chance_of_a_failure(g, iid, tasks, hashes * tasks) > delta
-    assert chance_of_a_failure(g, iid, tasks, np.ones(tasks)) > 1.5 * delta
-
-
-def test_the_middle_of_a_tie_is_no_p_value() -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, randomise=0, sampling="iid")
-    iid = stats.binom.pmf(np.arange(26), 25, 0.1)
-    assert chance_of_a_failure(g, iid, 60, np.full(60, 30)) > 0.06
+    assert failing(g, iid, tasks, hashes * tasks) > delta
+    assert failing(g, iid, tasks, np.ones(tasks)) > 1.5 * delta
+    if (delta, n) == (0.05, 25):  # and the middle of a tie, which is no p-value
+        assert failing(g, iid, tasks, np.full(tasks, tasks / 2)) > 0.06
 
 
 def test_randomised_ranks_with_a_large_delta() -> None:
@@ -375,9 +298,8 @@ def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
     thresholds = np.array([row[k] for row, k in zip(padded, ranks, strict=True)], dtype=float)
     found = randomise_thresholds(names, sizes, thresholds, g)
     # The largest k < n with P(misses < k) + V P(misses = k) at most the level, as fractions.
-    order = sorted(
-        names, key=lambda name: hashlib.sha256(f"metapac randomise 7\n{name}".encode()).digest()
-    )
+    digests = {hashlib.sha256(f"metapac randomise 7\n{x}".encode()).digest(): x for x in names}
+    order = [digests[digest] for digest in sorted(digests)]
     for i, name in enumerate(names):
         v, n = Fraction(order.index(name) + 1, 37), int(sizes[i])
         alike = [(0, n, Fraction(0.2))]
@@ -385,9 +307,7 @@ def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
         masses = [misses_of(n, *kind) for kind in kinds]
         worst = [max(sum(m[:k]) + v * m[k] for m in masses) for k in range(n)]
         for j, level in enumerate(g.levels):
-            allowed = [
-                k for k, chance in enumerate(worst) if chance <= Fraction(level.alpha_within)
-            ]
+            allowed = [k for k, x in enumerate(worst) if x <= Fraction(level.alpha_within)]
             assert found[i, j] == (scores[i][max(allowed)] if allowed else -math.inf)
     # Names decide, not the order of the tasks; another seed is another order.
     back = randomise_thresholds(names[::-1], sizes[::-1], thresholds[::-1], g)
@@ -397,73 +317,10 @@ def test_the_threshold_of_a_randomised_rank(sampling: str) -> None:
     assert randomise_thresholds([], sizes[:0], thresholds[:0], g).shape == (0, len(g.levels))
 
 
-def test_randomised_ranks_from_scores_to_file(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    sizes = rng.integers(2, 9, 80)
-    tasks = np.repeat([f"t{i}" for i in range(80)], sizes)
-    scores = rng.normal(size=sizes.sum())
-    method = MetaPS(epsilon=0.2, alpha=0.2, delta=0.05, randomise=3)
-    method.calibrate(scores, tasks)
-    assert (
-        method.threshold_
-        >= MetaPS(epsilon=0.2, alpha=0.2, delta=0.05).calibrate(scores, tasks).threshold_
-    )
-    method.save(tmp_path / "promise.json")
-    assert load(tmp_path / "promise.json").threshold_ == method.threshold_
-    half = sizes[:40].sum()
-    part = MetaPS(epsilon=0.2, alpha=0.2, delta=0.05, randomise=3, on_infeasible="trivial")
-    part.calibrate(scores[:half], tasks[:half])
-    assert part.add(scores[half:], tasks[half:]).threshold_ == method.threshold_  # new places
-
-
-# The first step, against a loop over tasks and classes.
+# The second step: thresholds that make a guarantee uninformative are reported.
 LOOSE: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
 
 
-def collect_slowly(
-    g: Guarantee, scores: Any, tasks: Any, labels: Any, classes: tuple[str, ...]
-) -> Evidence:
-    """Return the evidence of each class, one task after the other."""
-    names = np.array(list(dict.fromkeys(tasks.tolist())))
-    groups = [[sorted(scores[(tasks == t) & (labels == c)]) for c in classes] for t in names]
-    sizes = np.array([[len(group) for group in row] for row in groups])
-    thresholds = np.full((*sizes.shape, len(g.levels)), -np.inf)
-    for (task, index), size in np.ndenumerate(sizes):
-        for number in range(len(g.levels)):
-            part = g.for_class(classes[index], classes) if g.per_class else g
-            rank = int(ranks_within(np.array([size]), part)[0, number])
-            if size and rank >= 0:
-                thresholds[task, index, number] = groups[task][index][rank]
-    ends = [[f(scores[labels == c]) for c in classes] for f in (np.min, np.max)]
-    lowest, highest = np.array(ends)
-    return Evidence(names, sizes, thresholds, lowest, scores.dtype, classes, highest=highest)
-
-
-@settings(max_examples=40)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    split=st.sampled_from(["joint", "tight", 0.4]),
-    per_class=st.booleans(),
-)
-def test_evidence_is_that_of_a_loop(seed: int, split: str | float, per_class: bool) -> None:
-    rng = np.random.default_rng(seed)
-    scores, tasks = rng.normal(size=300), rng.integers(0, 8, 300)
-    classes = ("a", "b", "c") if per_class else ("all",)
-    labels = rng.choice(["a", "b", "c"], 300, p=[0.05, 0.25, 0.7]) if per_class else None
-    if labels is not None:
-        labels[:3] = classes
-    rates: Any = {"a": 0.1, "b": 0.2, "c": 0.3} if per_class else 0.2
-    g = Guarantee(**LOOSE | {"epsilon": rates}, split=split, per_class=per_class)
-    found = collect_evidence(g, scores, tasks, labels)
-    every = np.full(300, "all") if labels is None else labels
-    expected = collect_slowly(g, scores, tasks, every, classes)
-    assert found.classes == (classes if per_class else None)
-    assert found.precision == np.float64
-    for name in ("names", "sizes", "thresholds", "lowest", "highest"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
-
-
-# The second step: thresholds that make a guarantee uninformative are reported.
 def tied_at(bottom: float, bad: int, tasks: int = 40, n: int = 60) -> tuple[Any, Any]:
     """Return scores above 1, except that some tasks have a third of theirs at ``bottom``."""
     scores = 1 + np.random.default_rng(0).random((tasks, n))
@@ -473,9 +330,7 @@ def tied_at(bottom: float, bad: int, tasks: int = 40, n: int = 60) -> tuple[Any,
 
 @pytest.mark.parametrize("bottom", [0.0, 0.25, -3.0])
 @pytest.mark.parametrize("split", ["joint", "tight"])
-def test_a_lowest_score_shared_by_tasks_is_reported(
-    tmp_path: Path, bottom: float, split: str
-) -> None:
+def test_a_shared_lowest_score_is_reported(tmp_path: Path, bottom: float, split: str) -> None:
     scores, tasks = tied_at(bottom, bad=12)
     small = np.full(30, bottom), np.arange(100, 130)  # tasks that are left out are not counted
     method = MetaPS(**LOOSE, split=split, min_examples=2)
@@ -541,11 +396,9 @@ def test_unknown_sizes_are_inferred_from_thresholds() -> None:
 
 
 # Tasks left out by their size.
-@pytest.mark.parametrize("split", ["joint", "tight", 0.4])
-@pytest.mark.parametrize("minimum", [1, 20, 40])
-def test_small_tasks_are_left_out_by_size_alone(
-    tmp_path: Path, split: str | float, minimum: int
-) -> None:
+@pytest.mark.parametrize("split", ["joint", 0.4])
+@pytest.mark.parametrize("minimum", [1, 40])
+def test_tasks_are_left_out_by_size_alone(tmp_path: Path, split: Any, minimum: int) -> None:
     generator = np.random.default_rng(0)
     sizes = generator.integers(1, 81, 60)
     tasks = generator.permutation(np.repeat(np.arange(60), sizes))
@@ -558,10 +411,6 @@ def test_small_tasks_are_left_out_by_size_alone(
     assert result.task_sizes_.min() >= minimum
     assert len(result.task_sizes_) == len(result.task_thresholds_) == len(result.tasks_)
     assert result.left_out_ == (sizes < minimum).sum()
-    if minimum > 1:
-        words = f"tasks with at least {minimum} examples"
-        assert f"the {len(alone.tasks_)} calibration {words}" in result.promise_
-        assert f"new {words}, provided" in result.promise_
     result.save(tmp_path / "promise.json")
     again = load(tmp_path / "promise.json")
     assert (again.promise_, again.left_out_) == (result.promise_, result.left_out_)
@@ -570,18 +419,3 @@ def test_small_tasks_are_left_out_by_size_alone(
     whole = MetaPS(**asked, min_examples=minimum).calibrate(np.r_[scores, more], np.r_[tasks, new])
     assert (again.threshold_, again.left_out_) == (whole.threshold_, whole.left_out_)
     assert again.tasks_.tolist() == whole.tasks_.tolist()
-
-
-def test_leaving_out_small_tasks_makes_a_guarantee_feasible() -> None:
-    # A regression: 49 tiny sites of 466 made every set contain all labels.
-    rng = np.random.default_rng(0)
-    sizes = np.r_[np.full(49, 3), np.full(417, 80)]
-    scores, tasks = rng.normal(size=sizes.sum()), np.repeat(np.arange(466), sizes)
-    with pytest.raises(InfeasibleGuarantee, match="use min_examples=4, which keeps 417 tasks"):
-        MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(scores, tasks)
-    result = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5, min_examples=4).calibrate(scores, tasks)
-    assert result.threshold_ > -math.inf
-    assert result.left_out_ == 49
-
-
-# Joined evidence, and evidence in files.

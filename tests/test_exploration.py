@@ -17,30 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import (
-    Columns,
-    Exploration,
-    Guarantee,
-    InfeasibleGuarantee,
-    InvalidInput,
-    MetaPS,
-    evaluate,
-    explore,
-    open_table,
-    plan,
-    plots,
-    read_pilot,
-)
+import metapac as mp
 from metapac.evidence import ranks_within
 from metapac.exploration import Cell, Estimate, estimate_ratio, expected_thresholds, least_tasks
-from metapac.fewshot.study.boxes import draw_boxes
+from metapac.fewshot.study.figures import draw_boxes
 from metapac.plots import draw_pilot
 from tests.helpers import oracles
 from tests.helpers.refusals import assert_refused
 
 
 @pytest.fixture
-def pilot() -> Exploration:
+def pilot() -> mp.Exploration:
     """Two pilot tasks, two classes, one of them without examples, and four cells."""
     half, nothing = Estimate(0.5, 0.4, 0.6), Estimate(math.nan, math.nan, math.nan)
     missed = {"no": half, "yes": nothing}
@@ -51,7 +38,7 @@ def pilot() -> Exploration:
     )
     columns = {"task": "site"}
     shares = {"no": 0.9, "yes": 0.1}
-    return Exploration(("utah", "ohio"), 40, 0.05, shares, cells, columns, 0.05, 7)
+    return mp.Exploration(("utah", "ohio"), 40, 0.05, shares, cells, columns, 0.05, 7)
 
 
 def test_a_mean_over_tasks_has_students_interval() -> None:
@@ -67,7 +54,7 @@ def test_a_mean_over_tasks_has_students_interval() -> None:
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=30), st.integers(10, 80))
 def test_leaving_a_task_out_is_computing_without_it(values: list[int], tasks: int) -> None:
-    guarantee = Guarantee(epsilon=0.1, alpha=0.3, delta=0.1, split="tight")
+    guarantee = mp.Guarantee(epsilon=0.1, alpha=0.3, delta=0.1, split="tight")
     own = np.array(values, dtype=float)[:, None]
     _best, without = expected_thresholds(own, guarantee, tasks)
     for i in range(len(own) if len(own) > 2 else 0):
@@ -78,7 +65,7 @@ def test_leaving_a_task_out_is_computing_without_it(values: list[int], tasks: in
 @pytest.mark.parametrize("tasks", [20, 25, 40, 90, 333])
 def test_the_threshold_expected_is_the_mean_of_the_order_statistic(tasks: int) -> None:
     # Task thresholds uniform on (0, 1): the (k+1)-th lowest of N is Beta(k+1, N-k).
-    guarantee = Guarantee(epsilon=0.1, alpha=0.3, delta=0.1, split="tight")
+    guarantee = mp.Guarantee(epsilon=0.1, alpha=0.3, delta=0.1, split="tight")
     (k,) = guarantee.allowed_low_thresholds(tasks)
     expected = stats.beta.mean(k + 1, tasks - k)
     for steps in (7, 10, 30, 100):
@@ -87,21 +74,21 @@ def test_the_threshold_expected_is_the_mean_of_the_order_statistic(tasks: int) -
         assert expected_thresholds(pilot, guarantee, tasks)[0] == nearest
 
 
-def asked(alpha: float, delta: float | None, **options: Any) -> Guarantee:
-    return Guarantee(epsilon=0.1, alpha=alpha, delta=delta, **options)
+def asked(alpha: float, delta: float | None, **options: Any) -> mp.Guarantee:
+    return mp.Guarantee(epsilon=0.1, alpha=alpha, delta=delta, **options)
 
 
 @pytest.mark.parametrize("delta", [0.05, None])
-def test_least_tasks_are_those_of_plan(pilot: Exploration, delta: float | None) -> None:
-    assert least_tasks(asked(0.1, delta)) == plan(epsilon=0.1, alpha=0.1, delta=delta).tasks
-    at_half = plan(epsilon=0.1, alpha=0.1, delta=delta, split=0.05).tasks
+def test_least_tasks_are_those_of_plan(pilot: mp.Exploration, delta: float | None) -> None:
+    assert least_tasks(asked(0.1, delta)) == mp.plan(epsilon=0.1, alpha=0.1, delta=delta).tasks
+    at_half = mp.plan(epsilon=0.1, alpha=0.1, delta=delta, split=0.05).tasks
     assert least_tasks(asked(0.1, delta, split=0.05)) == at_half == pilot.tasks_needed[0.1][delta]
     assert least_tasks(asked(0.1, 0.05), classes=5) == least_tasks(asked(0.1, 0.01))
 
 
-def test_what_is_saved_is_read(pilot: Exploration, tmp_path: Path) -> None:
+def test_what_is_saved_is_read(pilot: mp.Exploration, tmp_path: Path) -> None:
     pilot.save(tmp_path / "pilot.json")
-    again = read_pilot(tmp_path / "pilot.json")
+    again = mp.read_pilot(tmp_path / "pilot.json")
     assert again.to_dict() == pilot.to_dict()
     assert (again.tasks, again.split, again.min_examples) == (pilot.tasks, 0.05, 7)
     assert again.find(0.05, 0.1, per_class=True).thresholds == (-math.inf, 0.3)
@@ -112,11 +99,9 @@ def test_what_is_saved_is_read(pilot: Exploration, tmp_path: Path) -> None:
         again.find(0.07, 0.1)
 
 
-def test_the_rarest_classes_have_a_panel_each(
-    pilot: Exploration, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rare_classes_have_panels(pilot: Any, monkeypatch: Any) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(plots, "save", lambda figure, _path: drawn.append(figure))
+    monkeypatch.setattr(mp.plots, "save", lambda figure, _path: drawn.append(figure))
     shares = {"common": 0.5, "a": 0.11, "b": 0.12, "c": 0.13, "$d$": 0.14}
     missed = dict.fromkeys(shares, pilot.cells[0].size)
     cells = tuple(replace(cell, missed=missed) for cell in pilot.cells)
@@ -143,17 +128,17 @@ def rows() -> pd.DataFrame:
 GRID: dict[str, Any] = {"epsilon": [0.1, 0.3], "alpha": [0.3], "delta": 0.2, "n_tasks": 20}
 
 
-def explore_rows(rows: pd.DataFrame, **changes: Any) -> Exploration:
+def explore_rows(rows: pd.DataFrame, **changes: Any) -> mp.Exploration:
     """Explore the rows as arrays."""
     data: dict[str, Any] = {"scores": rows[["p_no", "p_yes"]].to_numpy(), "tasks": rows.site}
-    return explore(**data | {"labels": rows.y, "classes": ["no", "yes"]} | GRID | changes)
+    return mp.explore(**data | {"labels": rows.y, "classes": ["no", "yes"]} | GRID | changes)
 
 
 @pytest.mark.parametrize("changes", [{}, {"min_examples": 60}, {"n_tasks": None}, {"n_tasks": 3}])
 def test_arrays_and_tables_are_explored_alike(rows: pd.DataFrame, changes: dict[str, Any]) -> None:
     options = GRID | changes
     found = explore_rows(rows, **options)
-    expected = explore(open_table(rows, Columns(task="site", label="y")), **options)
+    expected = mp.explore(mp.open_table(rows, mp.Columns(task="site", label="y")), **options)
     body, other = found.to_dict(), expected.to_dict()
     own = body.pop("columns")
     assert other.pop("columns") == {"task": "site", "label": "y", "columns": "p_*"} | own
@@ -169,7 +154,7 @@ def test_each_pilot_task_is_judged_by_the_others(rows: pd.DataFrame, least: int)
     scores, classes = rows[["p_no", "p_yes"]].to_numpy(), ["no", "yes"]
     true, names = np.where(rows.y == "yes", rows.p_yes, rows.p_no), [*rows.site.unique()]
     for cell in explore_rows(rows, min_examples=least).cells:
-        whole = Guarantee(epsilon=cell.epsilon, alpha=0.3, delta=0.2, per_class=cell.per_class)
+        whole = mp.Guarantee(epsilon=cell.epsilon, alpha=0.3, delta=0.2, per_class=cell.per_class)
         cuts, used = np.zeros((10, 2)), np.zeros((10, 2), dtype=bool)
         for j, label in enumerate(classes):
             part = whole.for_class(label, classes) if cell.per_class else whole
@@ -188,7 +173,7 @@ def test_each_pilot_task_is_judged_by_the_others(rows: pd.DataFrame, least: int)
         assert used.all() == (least == 0 or not cell.per_class)
 
 
-def find_levels(values: Any, part: Guarantee) -> list[float]:
+def find_levels(values: Any, part: mp.Guarantee) -> list[float]:
     """Return the threshold of a task at each level."""
     ranks = ranks_within(np.array([len(values)]), part)[0].tolist()
     return [oracles.largest(values.tolist(), rank) for rank in ranks]
@@ -198,8 +183,8 @@ def test_what_calibration_refuses_is_called_infeasible(rows: pd.DataFrame) -> No
     found = explore_rows(rows, epsilon=[0.01, 0.05, 0.3, 0.5], n_tasks=None)
     refused, scores = [], rows[["p_no", "p_yes"]].to_numpy()
     for cell in found.cells:
-        method = MetaPS(epsilon=cell.epsilon, alpha=0.3, delta=0.2, per_class=cell.per_class)
-        with warnings.catch_warnings(action="ignore"), contextlib.suppress(InfeasibleGuarantee):
+        method = mp.MetaPS(epsilon=cell.epsilon, alpha=0.3, delta=0.2, per_class=cell.per_class)
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(mp.InfeasibleGuarantee):
             method.calibrate(scores, rows.site, rows.y, classes=["no", "yes"])
         refused.append(not hasattr(method, "tasks_"))
     assert [cell.is_infeasible for cell in found.cells] == refused
@@ -235,7 +220,7 @@ BAD_INPUT: list[Any] = [
 def test_bad_input(rows: pd.DataFrame) -> None:
     for words, changes in BAD_INPUT:
         assert_refused(words, lambda: explore_rows(rows, **changes))
-    with pytest.raises(InvalidInput, match="allow="):
+    with pytest.raises(mp.InvalidInput, match="allow="):
         explore_rows(pd.concat([rows, rows]))
 
 
@@ -244,10 +229,10 @@ def test_bad_input(rows: pd.DataFrame) -> None:
 
 def test_an_svg_depends_on_the_figure_alone(tmp_path: Path) -> None:
     for name in ("first", "second"):
-        figure, (axes,) = plots.create_figure(1, width=3, height=2)
+        figure, (axes,) = mp.plots.create_figure(1, width=3, height=2)
         draw_boxes(axes, [np.arange(11)], whiskers=(10, 90), colours=["#123456"])
         axes.plot([0, 1], [0, 1], clip_path=axes.patch)  # SVG gives clip paths random names
-        plots.save(figure, tmp_path / f"{name}.svg")
+        mp.plots.save(figure, tmp_path / f"{name}.svg")
     content = (tmp_path / "first.svg").read_bytes()
     assert content == (tmp_path / "second.svg").read_bytes()
     assert b"<dc:date>" not in content
@@ -258,12 +243,12 @@ def test_an_svg_depends_on_the_figure_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("classes", [2, 30])
 def test_an_evaluation_is_drawn(tasks: int, classes: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    promise = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
+    promise = mp.MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
     promise.calibrate(rng.random(1200), np.repeat([f"old {i}" for i in range(12)], 100))
     names = np.repeat([f"$\\alpha {i} " + "x" * 20 for i in range(tasks)], 30)
     labels, scores = np.arange(30 * tasks) % classes, rng.random((30 * tasks, classes))
     scores[labels == 1, 1] = -1  # this class is always missed
-    evaluation: Any = evaluate(promise, scores, names, labels, allow=["labels", "direction"])
+    evaluation: Any = mp.evaluate(promise, scores, names, labels, allow=["labels", "direction"])
     figure: Any = evaluation.plot(tmp_path / "tasks.png")
     assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
     errors, sets, by_class = figure.axes
@@ -277,4 +262,4 @@ def test_an_evaluation_is_drawn(tasks: int, classes: int, tmp_path: Path) -> Non
     assert figure.get_suptitle().startswith(f"guarantee: {evaluation.verdict.status}")
     assert ("class 1: 100% missed" in figure.get_suptitle()) == bool(evaluation.neglected)
     if evaluation.neglected:
-        assert by_class.lines[1].get_color() == plots.LIMIT
+        assert by_class.lines[1].get_color() == mp.plots.LIMIT

@@ -6,13 +6,11 @@ method whose guarantee does not hold.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -21,25 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.base import clone
 
-from metapac import (
-    PS,
-    Guarantee,
-    InfeasibleGuarantee,
-    InvalidInput,
-    MetaPS,
-    allowed_errors,
-    load,
-    plan,
-)
+from metapac import PS, Guarantee, InvalidInput, MetaPS, allowed_errors, plan
 from metapac._common import Array
 from metapac.evidence import ranks_within
-from metapac.fewshot.synthetic import Family, NormalFamily, TwoPointFamily
+from metapac.fewshot.synthetic import Family, NormalFamily
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, cap_ranks, equal_share, expectation_rank, joint_ranks
 from tests.helpers import oracles
-from tests.helpers.oracles import FALSE_ALARM, TiedFamily, too_many
+from tests.helpers.oracles import FALSE_ALARM, TiedFamily, TwoPointFamily, too_many
 from tests.helpers.refusals import assert_refused
 
 small = st.floats(1e-3, 0.9)
@@ -81,9 +69,7 @@ def test_splits_of_alpha() -> None:
 
 
 @given(epsilon=small, alpha=small, delta=small, split=st.one_of(st.just("tight"), levels_within))
-def test_a_bad_task_shows_often_enough(
-    epsilon: float, alpha: float, delta: float, split: str | float
-) -> None:
+def test_bad_tasks_show(epsilon: float, alpha: float, delta: float, split: Any) -> None:
     # The proof's last line: the share certified across tasks, divided by the probability that a
     # bad task shows, is alpha. If it were larger, the guarantee would fail; if smaller, it would
     # be loose.
@@ -195,10 +181,6 @@ def test_bad_input_is_named() -> None:
         assert caught.value.parameters == (parameter,)
 
 
-# Ranks of the joint split: valid, and as high as possible.
-FOUR = (0.02, 0.1, 0.25, 0.5)
-
-
 # The chain is asked for at most delta (1 - 1e-9), and its rounding error is below 1e-10.
 ROUNDING = 1e-8
 level_sets = st.lists(st.sampled_from(JOINT_LEVELS), min_size=2, max_size=4, unique=True).map(
@@ -231,9 +213,7 @@ def full(tasks: int, levels: tuple[Level, ...], delta: float) -> tuple[int, ...]
     alpha=st.floats(0.05, 0.95),
     delta=st.floats(1e-4, 0.95),
 )
-def test_ranks_by_enumeration_of_all_counts(
-    tasks: int, within: list[float], alpha: float, delta: float
-) -> None:
+def test_ranks_by_enumeration(tasks: int, within: list[float], alpha: float, delta: float) -> None:
     levels = levels_of(within, alpha)
     shares = [Fraction(each) for each in shares_of(levels)]
     ranks = joint_ranks(tasks, levels, delta)
@@ -277,9 +257,7 @@ def test_the_two_oracles_agree(tasks: int, cuts: list[float], data: st.DataObjec
     alpha=st.floats(0.005, 0.3),
     delta=st.one_of(st.floats(1e-12, 0.95), st.sampled_from([1e-100, 1e-5, 0.05, 0.999])),
 )
-def test_ranks_are_valid_and_none_can_be_raised(
-    tasks: int, within: list[float], alpha: float, delta: float
-) -> None:
+def test_no_rank_can_be_raised(tasks: int, within: list[float], alpha: float, delta: float) -> None:
     levels = levels_of(within, alpha)
     ranks = joint_ranks(tasks, levels, delta)
     shares = shares_of(levels)
@@ -291,7 +269,7 @@ def test_ranks_are_valid_and_none_can_be_raised(
             assert up > delta * (1 - ROUNDING)
 
 
-@pytest.mark.parametrize("tasks", [57, 500, 3000])
+@pytest.mark.parametrize("tasks", [57, 500])
 @pytest.mark.parametrize(("alpha", "delta"), [(0.1, 1e-5), (0.2, 0.05), (0.9, 0.3)])
 def test_all_of_delta_at_every_level_is_caught(tasks: int, alpha: float, delta: float) -> None:
     levels = Guarantee(epsilon=0.1, alpha=alpha, delta=delta).levels
@@ -316,7 +294,7 @@ def test_no_rank_is_below_that_of_four_levels_that_share_delta(alpha: float, del
     g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta)
     counts = np.unique(np.r_[np.arange(1, 200), np.geomspace(200, 3000, 30).astype(int)])
     ranks = np.array([g.allowed_low_thresholds(int(tasks)) for tasks in counts])
-    for level in FOUR:
+    for level in (0.02, 0.1, 0.25, 0.5):
         j = JOINT_LEVELS.index(level)
         old = allowed_errors(counts, g.levels[j].alpha_across, delta / 4)
         assert (ranks[:, j] >= old).all()
@@ -334,18 +312,11 @@ def test_no_rank_is_below_that_of_four_levels_that_share_delta(alpha: float, del
     delta=st.floats(1e-6, 0.5),
     more=st.floats(1.0, 1.8),
 )
-def test_ranks_stay_valid_with_more_tasks_and_weaker_guarantees(
-    tasks: int, alpha: float, delta: float, more: float
-) -> None:
-    # Valid ranks stay valid for more tasks, a larger alpha and a larger delta, which sites and
-    # saved predictors rely on.
+def test_what_is_feasible_stays_so(tasks: int, alpha: float, delta: float, more: float) -> None:
+    # What is feasible stays feasible, which sites and saved predictors rely on.
     levels = levels_of(JOINT_LEVELS, alpha)
-    ranks = joint_ranks(tasks, levels, delta)
     larger = levels_of(JOINT_LEVELS, min(0.99, alpha * more))
-    result = oracles.grown_union_probability(tasks, shares_of(levels), ranks)
-    assert oracles.grown_union_probability(tasks + 1, shares_of(levels), ranks) <= result + 1e-15
-    assert oracles.grown_union_probability(tasks, shares_of(larger), ranks) <= result + 1e-15
-    feasible = max(ranks) >= 0
+    feasible = max(joint_ranks(tasks, levels, delta)) >= 0
     for other in (
         joint_ranks(tasks + 1, levels, delta),
         joint_ranks(tasks, larger, delta),
@@ -409,10 +380,9 @@ def test_the_smallest_deltas(units: int | None) -> None:
     assert max(ranks) >= 0
 
 
-@pytest.mark.parametrize("delta", [0.99, 0.999999, 1 - 1e-12])
-def test_deltas_near_one(delta: float) -> None:
-    g = Guarantee(epsilon=0.1, alpha=0.1, delta=delta)
-    for tasks in (1, 2, 40, 300):
+def test_deltas_near_one() -> None:
+    for delta, tasks in itertools.product((0.99, 0.999999, 1 - 1e-12), (1, 2, 40, 300)):
+        g = Guarantee(epsilon=0.1, alpha=0.1, delta=delta)
         ranks = g.allowed_low_thresholds(tasks)
         assert oracles.grown_union_probability(tasks, shares_of(g.levels), ranks) <= delta
         assert ranks[0] >= 0
@@ -462,7 +432,7 @@ def test_all_levels_in_expectation(alpha: float) -> None:
 
 
 # Dishonest sites: of a count at most rank + m, m too low thresholds may have been replaced.
-def failure_with_liars(
+def fails_with_liars(
     tasks: int, levels: tuple[Level, ...], ranks: Sequence[int], liars: int
 ) -> float:
     """P(at some level at most rank thresholds are too low), if the worst sites send others."""
@@ -476,13 +446,13 @@ def test_dishonest_sites_change_no_guarantee(liars: int) -> None:
         g = Guarantee(epsilon=0.1, alpha=alpha, delta=delta, dishonest=liars)
         ranks = g.allowed_low_thresholds(tasks)
         assert max(ranks) >= 0
-        assert failure_with_liars(tasks, g.levels, ranks, liars) <= delta
+        assert fails_with_liars(tasks, g.levels, ranks, liars) <= delta
         for j in range(len(ranks)):
-            up = failure_with_liars(tasks, g.levels, raised(ranks, j), liars)
+            up = fails_with_liars(tasks, g.levels, raised(ranks, j), liars)
             assert up > delta * (1 - ROUNDING)
         # Control: the ranks of honest sites, with the m worst thresholds replaced by infinity.
         honest = replace(g, dishonest=0).allowed_low_thresholds(tasks)
-        assert failure_with_liars(tasks, g.levels, honest, liars) > 1.5 * delta
+        assert fails_with_liars(tasks, g.levels, honest, liars) > 1.5 * delta
     # In expectation, and at one level.
     g = Guarantee(epsilon=0.1, alpha=0.3, delta=None, dishonest=liars)
     hidden = [rank + liars if rank >= 0 else -1 for rank in g.allowed_low_thresholds(40)]
@@ -493,13 +463,6 @@ def test_dishonest_sites_change_no_guarantee(liars: int) -> None:
         assert rank_of(tight, 100) == rank_of(replace(tight, dishonest=0), 100) - liars >= 0
         few = next(n for n in itertools.count(1) if rank_of(tight, n) >= 0)
         assert rank_of(replace(tight, dishonest=0), few) == liars  # no fewer could be hidden
-
-
-def test_the_minimum_number_of_sites_with_dishonest_ones() -> None:
-    for liars, tasks in ((0, 29), (1, 47), (2, 62), (5, 104)):
-        g = Guarantee(epsilon=0.1, alpha=0.1, delta=0.05, dishonest=liars)
-        assert max(g.allowed_low_thresholds(tasks)) == 0
-        assert max(g.allowed_low_thresholds(tasks - 1)) == -1
 
 
 # New tasks from elsewhere.
@@ -546,65 +509,6 @@ def test_the_shift_that_comes_for_free(delta: float | None, dishonest: int) -> N
 # In expectation with one level: over the calibration tasks too. Sums of binomial probabilities.
 
 
-percentages = st.integers(0, 100).map(lambda percent: percent / 100)
-
-
-def violation(g: Guarantee, tasks: int, n: int, kinds: list[Any], rank: int) -> float:
-    """P(the sets miss more than epsilon on a new task), where scores are 0, 1, 2, ...
-
-    ``kinds`` are the kinds of tasks: how often each occurs, and the probabilities that one of its
-    scores is below 1, below 2, ... The threshold is at least v if at most ``rank`` of the task
-    thresholds are below v. With threshold v, the sets miss too often on a kind whose scores are
-    below v with probability above epsilon.
-    """
-    within = int(ranks_within(np.array([n]), g)[0, 0])
-    if within < 0 or rank < 0:
-        return 0.0
-    values = range(1, len(kinds[0][1]) + 1)
-    at_least = []
-    for v in values:
-        low = sum(share * stats.binom.sf(within, n, below[v - 1]) for share, below in kinds)
-        at_least.append(float(stats.binom.cdf(rank, tasks, min(low, 1.0))))
-    masses = [a - b for a, b in zip(at_least, [*at_least[1:], 0.0], strict=True)]
-    return sum(
-        mass * math.fsum(share for share, below in kinds if below[v - 1] > g.miss_rate)
-        for v, mass in zip(values, masses, strict=True)
-    )
-
-
-@given(
-    tasks=st.integers(1, 120),
-    n=st.sampled_from([1, 5, 14, 29, 80]),
-    alpha=st.sampled_from([0.05, 0.1, 0.3, 0.6]),
-    epsilon=st.sampled_from([0.1, 0.3]),
-    bad=percentages,
-    miss=percentages,
-    split=st.sampled_from(["tight", "even", 0.01, 0.5]),
-)
-def test_two_kinds_of_tasks(
-    tasks: int, n: int, alpha: float, epsilon: float, bad: float, miss: float, split: str | float
-) -> None:
-    g = Guarantee(epsilon=epsilon, alpha=alpha, delta=None, split=split)
-    kinds = [(1 - bad, [0.0]), (bad, [miss])]
-    assert violation(g, tasks, n, kinds, rank_of(g, tasks)) <= alpha
-
-
-@given(
-    tasks=st.integers(10, 120),
-    n=st.sampled_from([14, 29, 80]),
-    alpha=st.sampled_from([0.1, 0.3]),
-    shares=st.tuples(percentages, percentages),
-    steps=st.tuples(*[st.tuples(percentages, percentages).map(sorted)] * 2),
-)
-def test_three_kinds_of_tasks_and_three_scores(
-    tasks: int, n: int, alpha: float, shares: tuple[float, float], steps: Any
-) -> None:
-    first, second = shares[0], (1 - shares[0]) * shares[1]
-    kinds = [(first, steps[0]), (second, steps[1]), (1 - first - second, [0.0, 0.0])]
-    g = Guarantee(epsilon=0.1, alpha=alpha, delta=None, split="tight")
-    assert violation(g, tasks, n, kinds, rank_of(g, tasks)) <= alpha + 1e-12
-
-
 def worst(rank: int, tasks: int, attained: float) -> float:
     """P(the sets miss more than epsilon on a new task) on a family that makes the bound tight.
 
@@ -649,24 +553,6 @@ def test_the_minimum_number_of_tasks() -> None:
         need = plan(epsilon=0.1, alpha=alpha, delta=None, split="tight")
         examples = math.ceil(math.log(alpha / 2) / math.log(0.9))
         assert (need.tasks, need.examples_per_task) == (tasks, examples)
-
-
-def test_ten_tasks_are_enough(tmp_path: Path) -> None:
-    scores, names = np.random.default_rng(0).normal(size=(19, 40)), np.arange(760) // 40
-    method = MetaPS(epsilon=0.1, alpha=0.1, delta=None, split="tight")
-    with pytest.raises(InfeasibleGuarantee, match="takes 10 tasks .* settle for alpha=0.106"):
-        method.calibrate(scores[:9].ravel(), names[:360])
-    whole = clone(method).calibrate(scores.ravel(), names)
-    method.calibrate(scores[:10].ravel(), names[:400])
-    assert method.threshold_ == np.sort(scores[:10], axis=1)[:, 0].min()
-    assert method.promise_.startswith("On average over the draw of the 10 calibration tasks, the")
-    assert "gives no confidence for this one" in method.promise_
-    sent = {i: method.task_threshold(row) for i, row in enumerate(scores[:10])}
-    assert clone(method).combine(sent).threshold_ == method.threshold_
-    method.save(tmp_path / "promise.json")
-    again = load(tmp_path / "promise.json")
-    assert (again.delta, again.promise_) == (None, method.promise_)
-    assert again.add(scores[10:].ravel(), names[400:]).threshold_ == whole.threshold_
 
 
 @given(tasks=st.integers(1, 10**6), alpha=st.floats(1e-6, 0.99), split=st.floats(1e-6, 0.5))
@@ -735,17 +621,6 @@ def test_meta_ps_satisfies_its_guarantee_and_pooling_is_caught(family: Family) -
         assert too_many(count_violations(family, pooled), DRAWS, DELTA)
 
 
-def test_ps_satisfies_its_guarantee() -> None:
-    family, method = NormalFamily(), PS(epsilon=0.2, delta=0.1)
-    tasks = family.draw_tasks(DRAWS, rng=0)
-    scores = family.draw_scores(tasks, 100, rng=1)
-    k = allowed_errors(100, 0.2, 0.1)
-    cuts = np.partition(scores, k, axis=1)[:, k]
-    assert [method.calibrate(row).threshold_ for row in scores[:20]] == cuts[:20].tolist()
-    errors = [float(family.error(t, cut)) for t, cut in zip(tasks, cuts.tolist(), strict=True)]
-    assert not too_many(sum(error > 0.2 for error in errors), DRAWS, 0.1)
-
-
 WORST = TwoPointFamily(bad=ALPHA + 1e-9, miss=EPSILON + 1e-9)
 
 
@@ -756,28 +631,3 @@ def test_a_split_fails_as_often_as_computed_on_its_worst_family(split: str) -> N
     assert 0.5 * DELTA < probability <= DELTA
     count = count_violations(WORST, find_thresholds(with_split(split), draw_scores(WORST, SIZE)))
     assert stats.binomtest(count, DRAWS, probability).pvalue >= FALSE_ALARM
-
-
-@ties_allowed
-def test_forgetting_the_factor_of_the_tight_split_is_caught() -> None:
-    scores = draw_scores(WORST, (500, 500, EXAMPLES))
-    with mock.patch.object(Guarantee, "levels", (Level(ALPHA / 2, ALPHA),)):
-        probability = WORST.probability_of_one(with_split("tight"), tasks=500, examples=EXAMPLES)
-        count = count_violations(WORST, find_thresholds(with_split("tight"), scores))
-    assert probability > 3 * DELTA  # so that 500 draws miss it for fewer than one in 1e15 seeds
-    assert too_many(count, 500, DELTA)
-
-
-@ties_allowed
-def test_all_of_delta_at_every_level_of_the_joint_split_is_caught() -> None:
-    @functools.cache
-    def greedy(self: Guarantee, tasks: int) -> tuple[int, ...]:
-        return tuple(allowed_errors(tasks, level.alpha_across, DELTA) for level in self.levels)
-
-    size, scores = {"tasks": 100, "examples": 20}, draw_scores(WORST, (5000, 100, 20))
-    with mock.patch.object(Guarantee, "allowed_low_thresholds", greedy):
-        probability = WORST.probability_of_one(with_split("joint"), **size)
-        count = count_violations(WORST, find_thresholds(with_split("joint"), scores))
-    assert probability > 1.4 * DELTA
-    assert too_many(count, 5000, DELTA)
-    assert WORST.probability_of_one(with_split("joint"), **size) <= DELTA

@@ -21,7 +21,7 @@ from metapac import PS, Context, InvalidInput, MetaPS, inputs, load, load_heart_
 from metapac.fewshot import MetaCP
 from metapac.grouping import group
 from metapac.heart_sites import LABELS, Sample, read_sample
-from metapac.inputs import advise_on_labels, check_columns, find_names
+from metapac.inputs import advise_on_labels
 from metapac.score_functions import ScoreFunction
 from tests.helpers.refusals import assert_refused
 from tests.helpers.shared_data import SHARED, needs_real_data
@@ -198,37 +198,6 @@ def test_labels_become_indices_of_sorted_classes() -> None:
         assert [classes[code] for code in codes] == [read(x) for x in list(labels)]
 
 
-COLUMNS_THAT_CONTRADICT_THEMSELVES: dict[str, Any] = {
-    "columns 'task' 'score' 'a'": {"task": "a", "score": "a"},
-    "columns 'prediction' 'y' 'a'": {"prediction": "a", "y": "a"},
-    "columns.classes once []": {"classes": []},
-    "columns.classes once ['1', 1]": {"classes": ["1", 1]},
-    "columns.columns 2 classes 1": {"columns": ["u"], "classes": ["a", "b"]},
-}
-
-
-def test_classes_and_columns_that_a_file_may_store() -> None:
-    assert inputs.as_classes([True, False]) == (True, False)
-    for bad in ([], ["a", 1], [1, True], [0.5], [None], ["a", "a"]):
-        assert_refused("classes", inputs.as_classes, bad)
-    for good in (None, {}, {"columns": ["u", "v"], "classes": [0, 1]}, {"future": ["a", "a"]}):
-        check_columns(good, None)
-    check_columns({"classes": ["a", "b"]}, ("a", "b"))
-    check_columns({"score": "p"}, ("a", "b"))
-    for named in (["b", "a"], ["a"], ["a", "b", "c"]):
-        assert_refused("columns.classes", check_columns, {"classes": named}, ("a", "b"))
-    for words, columns in COLUMNS_THAT_CONTRADICT_THEMSELVES.items():
-        assert_refused(words, check_columns, columns, None)
-
-
-def test_names_of_series() -> None:
-    y, site = pd.Series([1.0, 2.0], name="stay"), pl.Series("site", ["ohio", "utah"])
-    assert find_names("prediction", task=site, y=y) == {"task": "site", "y": "stay"}
-    assert find_names("stay", task=site, y=y) == {}
-    for other in (y.rename("site"), y.rename(0), y.rename(""), np.ones(2)):
-        assert find_names(task=site, y=other) == {}
-
-
 def test_advice_on_labels_that_are_no_classes() -> None:
     for unknown, columns, words in (
         (["YES "], None, "'YES ' 'yes' spelling"),
@@ -354,9 +323,7 @@ def test_a_split_is_a_function_of_the_seed() -> None:
 
 
 @needs_real_data
-def test_is_what_the_script_draws(
-    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_what_the_script_draws(sample: Sample, tmp_path: Path, monkeypatch: Any) -> None:
     from experiments import make_sample
 
     monkeypatch.setattr(make_sample, "TARGET", tmp_path / "sites.npz")

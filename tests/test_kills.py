@@ -98,16 +98,12 @@ FINAL = {"train": read_files("model.safetensors", "run.json", "checkpoint.safete
 # Bytes after which the system kills; 40,000 are in the middle of the Parquet file.
 SIZES = {"predict": (1, 200, 40_000)}
 # A result of an earlier command, which a killed one may leave as it is.
-OLD = {
-    "calibrate": {"promise.json": b'{"format": "metapac promise"}'},
-    "predict": {"sets.parquet": b"old"},
-}
+PROMISE = b'{"format": "metapac promise"}'
+OLD = {"calibrate": {"promise.json": PROMISE}, "predict": {"sets.parquet": b"old"}}
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_killed_command_leaves_the_old_or_the_new_result(
-    victims: Any, inputs: Path, name: str
-) -> None:
+def test_a_killed_command_leaves_old_or_new_results(victims: Any, inputs: Path, name: str) -> None:
     read, final, old = RESULTS[name], FINAL.get(name, RESULTS[name]), OLD.get(name, {})
     for attempt in (f"{name} imported", name):  # at first, what it imports may write too
         whole = victims.run(*command(name, inputs, victims.root / attempt))

@@ -92,9 +92,7 @@ def test_the_page_gives_every_reason() -> None:
 
 
 @pytest.mark.parametrize("pair", [pair for pair, x in TABLE.items() if x not in ("no", "-")])
-def test_a_pair_that_is_served_works_from_calibration_to_explanation(
-    pair: tuple[str, str], tmp_path: Path
-) -> None:
+def test_a_pair_that_is_served_works_throughout(pair: tuple[str, str], tmp_path: Path) -> None:
     (scores, labels), (stated, data) = draw(), ask(*pair)
     predictor = MetaPS(**stated).calibrate(scores, names, labels, **data)
     predictor.save(tmp_path / "promise.json")

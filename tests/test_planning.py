@@ -14,23 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapac import (
-    Guarantee,
-    MetaPS,
-    Plan,
-    allowed_errors,
-    plan,
-    planning,
-)
-from metapac.planning import (
-    OFFERED_ALPHAS,
-    OFFERED_DELTAS,
-    Demand,
-    Offer,
-    find_supported,
-    min_sample_size,
-    smallest,
-)
+from metapac import Guarantee, MetaPS, Plan, allowed_errors, plan, planning
 from tests.helpers.refusals import assert_refused
 
 SPLITS: list[str | float] = ["joint", "tight", "even", 0.2]
@@ -45,30 +29,25 @@ def make_plan(**asked: Any) -> Plan:
 
 def supports(g: Guarantee, tasks: int, examples: int) -> bool:
     """Return whether tasks, with as many examples each, support a guarantee."""
-    return Demand(g, np.array([examples]), np.array([tasks])).is_feasible()
+    return planning.Demand(g, np.array([examples]), np.array([tasks])).is_feasible()
 
 
 @given(epsilon=st.floats(1e-6, 0.99), delta=st.floats(1e-12, 0.99), errors=st.integers(0, 200))
 def test_the_minimum_sample_size_is_minimal(epsilon: float, delta: float, errors: int) -> None:
-    n = min_sample_size(epsilon, delta, errors)
+    n = planning.min_sample_size(epsilon, delta, errors)
     assert allowed_errors(n, epsilon, delta) >= errors
     assert allowed_errors(n - 1, epsilon, delta) < errors
 
 
 def test_classes_share_delta() -> None:
     g = Guarantee(epsilon=0.1, alpha=0.2, delta=0.05, split="tight")
-    demand = Demand(g, np.array([60]), np.array([40]))
-    both = smallest([demand, demand], "delta")
+    demand = planning.Demand(g, np.array([60]), np.array([40]))
+    both = planning.smallest([demand, demand], "delta")
     assert both == pytest.approx(2 * 0.82**40, rel=1e-9)  # alpha_across is 0.18
 
 
 @settings(max_examples=60)
-@given(
-    epsilon=small,
-    alpha=small,
-    delta=st.one_of(st.none(), small),
-    split=st.sampled_from(SPLITS),
-)
+@given(epsilon=small, alpha=small, delta=st.one_of(st.none(), small), split=st.sampled_from(SPLITS))
 def test_every_need_is_enough_and_nothing_less_is(**asked: Any) -> None:
     g, result = Guarantee(**asked), make_plan(**asked)
     assert (result.tasks, result.examples_per_task) == result.needs[0][:2]
@@ -123,9 +102,7 @@ def test_one_half_of_the_data_determines_the_other(tasks: int, examples: int, **
 
 @settings(max_examples=30)
 @given(tasks=st.integers(1, 400), examples=st.integers(1, 400), split=st.sampled_from(SPLITS))
-def test_what_is_affordable_is_feasible_and_no_less(
-    tasks: int, examples: int, split: str | float
-) -> None:
+def test_the_affordable_is_feasible_and_no_less(tasks: int, examples: int, split: Any) -> None:
     asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-3, "split": split}
     best = make_plan(**asked).affordable(tasks, examples)._asdict()
     for name, value in best.items():
@@ -210,7 +187,7 @@ def test_options_are_what_each_split_makes_of_the_tasks() -> None:
 )
 def test_the_recommended_option_works_and_none_is_hidden(sizes: list[int], **levels: Any) -> None:
     result = make_plan(epsilon=0.1, **levels, sizes=sizes)
-    demand = Demand.from_sizes(Guarantee(epsilon=0.1, **levels), sizes)
+    demand = planning.Demand.from_sizes(Guarantee(epsilon=0.1, **levels), sizes)
     for option in result.options:
         asked = demand.with_parameters(split=option.split, delta=option.delta)
         assert option.feasible == asked.is_feasible()
@@ -229,15 +206,15 @@ def test_the_recommended_option_works_and_none_is_hidden(sizes: list[int], **lev
 def test_offers_are_the_smallest_epsilon() -> None:
     sizes = [50] * 20 + [400] * 20
     result: Any = plan(sizes=sizes)
-    expected = itertools.product(OFFERED_ALPHAS, OFFERED_DELTAS)
+    expected = itertools.product(planning.OFFERED_ALPHAS, planning.OFFERED_DELTAS)
     for offer, (alpha, delta) in zip(result, expected, strict=True):
         assert (offer.alpha, offer.delta) == (alpha, delta)
         g = Guarantee(epsilon=offer.epsilon or 1 - 1e-9, alpha=alpha, delta=delta)
-        demand = Demand.from_sizes(g, sizes)
+        demand = planning.Demand.from_sizes(g, sizes)
         assert demand.is_feasible() == (offer.epsilon is not None)
         assert not demand.with_parameters(epsilon=(offer.epsilon or 1) * (1 - 2e-5)).is_feasible()
     # 40 tasks are too few at alpha = .05, delta = .05, and enough in expectation.
-    assert result[0] == Offer(0.05, 0.05, None)
+    assert result[0] == planning.Offer(0.05, 0.05, None)
     assert (result[1].delta, result[1].epsilon is None) == (None, False)
 
 
@@ -248,7 +225,7 @@ ASKED: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
 
 
 def works(g: Guarantee, sizes: Any, **changes: Any) -> bool:
-    return Demand.from_sizes(g, sizes).with_parameters(**changes).is_feasible()
+    return planning.Demand.from_sizes(g, sizes).with_parameters(**changes).is_feasible()
 
 
 def numbers(pattern: str, text: str) -> list[int] | None:
@@ -324,7 +301,7 @@ def list_remedies(text: str) -> list[str]:
 
 def apply_every(g: Guarantee, sizes: Any) -> list[str]:
     """Apply every remedy of the message; return the kinds of remedies."""
-    text = planning.explain_too_few_tasks([Demand.from_sizes(g, sizes)])
+    text = planning.explain_too_few_tasks([planning.Demand.from_sizes(g, sizes)])
     check_reason(g, sizes[sizes >= g.min_examples], text)
     return [apply(g, sizes, remedy) for remedy in list_remedies(text)]
 
@@ -407,10 +384,10 @@ def test_a_remedy_is_named_where_it_works() -> None:
     assert "delta" not in kinds
 
 
-def demands_of(g: Guarantee, sizes: Any) -> list[Demand]:
+def demands_of(g: Guarantee, sizes: Any) -> list[planning.Demand]:
     count = sizes.shape[1]
     return [
-        Demand.from_sizes(g.for_class(label, range(count)), sizes[:, label], label=label)
+        planning.Demand.from_sizes(g.for_class(label, range(count)), sizes[:, label], label=label)
         for label in range(count)
     ]
 
@@ -476,10 +453,7 @@ def test_tasks_to_add_are_large_enough_for_every_class(split: str) -> None:
 def test_small_tasks_can_be_left_out_of_a_plan() -> None:
     asked: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 0.05}
     sizes = [60] * 60 + [1] * 36
-    lacking, enough = (
-        make_plan(**asked, sizes=sizes),
-        make_plan(**asked, sizes=sizes, min_examples=2),
-    )
+    lacking, enough = (make_plan(**asked, sizes=sizes, min_examples=n) for n in (0, 2))
     assert "96 tasks of 1 to 60 examples do not suffice: 36 of the 96 tasks have" in str(lacking)
     assert any(remedy.startswith("use min_examples=2,") for remedy in lacking.remedies())
     assert [x.to_dict()["recommended"] for x in (lacking, enough)] == [None, "joint"]
@@ -489,7 +463,7 @@ def test_small_tasks_can_be_left_out_of_a_plan() -> None:
 
 
 def test_without_a_value_the_reason_is_said() -> None:
-    rows, text = find_supported({"a": np.full(78, 90), "b": np.zeros(78, dtype=int)})
+    rows, text = planning.find_supported({"a": np.full(78, 90), "b": np.zeros(78, dtype=int)})
     assert {row["epsilon"] for row in rows} == {None}
     assert "too many are too small" in text
-    assert "no value" not in find_supported({None: np.full(500, 90)})[1]
+    assert "no value" not in planning.find_supported({None: np.full(500, 90)})[1]

@@ -16,17 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from metapac import (
-    Context,
-    Guarantee,
-    InfeasibleGuarantee,
-    InvalidInput,
-    MetaPS,
-    Monitor,
-    combine_sites,
-    evaluate,
-    load,
-)
+import metapac as mp
 from metapac.data_checks import Contents, judge_copies
 from metapac.evidence import draw_tasks, encode_evidence
 from metapac.federated import make_message
@@ -46,8 +36,8 @@ def draw(names: list[Any], digits: int = 16, examples: int = 143, rng: int = 0) 
     return pd.DataFrame({"commune": np.repeat(names, examples), "score": scores.round(digits)})
 
 
-def calibrate(frame: pd.DataFrame, **options: Any) -> MetaPS:
-    return MetaPS(**LEVELS).calibrate(frame.score, frame.commune, **options)
+def calibrate(frame: pd.DataFrame, **options: Any) -> mp.MetaPS:
+    return mp.MetaPS(**LEVELS).calibrate(frame.score, frame.commune, **options)
 
 
 SPELLINGS: dict[str, Any] = {
@@ -66,66 +56,67 @@ def test_calibration_tasks_are_never_taken_for_new(spelling: str) -> None:
     renamed = known.assign(commune=np.repeat([SPELLINGS[spelling](i) for i in range(78)], 143))
     check = "duplicates" if spelling == "another name" else "task-names"
     calls: list[Any] = [
-        lambda **k: evaluate(promise, renamed.score, renamed.commune, **k),
+        lambda **k: mp.evaluate(promise, renamed.score, renamed.commune, **k),
         lambda **k: evaluate_table(promise, renamed, task="commune", score="score", **k),
-        lambda **k: Monitor(promise).add(renamed.score, renamed.commune, **k),
+        lambda **k: mp.Monitor(promise).add(renamed.score, renamed.commune, **k),
     ]
     for call in calls:
-        with pytest.raises(InvalidInput, match=rf"(?s)'c0'.*allow=\('{check}',\)"):
+        with pytest.raises(mp.InvalidInput, match=rf"(?s)'c0'.*allow=\('{check}',\)"):
             call()
         call(allow=["task-names", "duplicates"])
 
 
 def test_the_same_name_is_left_out_and_a_new_task_counts_once() -> None:
     promise, known, new = calibrate(draw(COMMUNES)), draw(COMMUNES), draw(["c3", "a"], rng=1)
-    assert evaluate(promise, new.score, new.commune).overlap == ("c3",)
+    assert mp.evaluate(promise, new.score, new.commune).overlap == ("c3",)
     twice = pd.concat([new, new[143:].assign(commune="other")])
-    with pytest.raises(InvalidInput, match="'other' and 'a'"):
-        evaluate(promise, twice.score, twice.commune)
-    again = evaluate(promise, known.score, known.commune, allow=["overlap"])
+    with pytest.raises(mp.InvalidInput, match="'other' and 'a'"):
+        mp.evaluate(promise, twice.score, twice.commune)
+    again = mp.evaluate(promise, known.score, known.commune, allow=["overlap"])
     assert len(again.tasks) == 78  # of the same names, which the user takes for new
 
 
 def test_training_and_pilot_tasks_are_recognised(tmp_path: Path) -> None:
     known, new = draw(COMMUNES), draw(["ELSE", "other"], rng=1)
     for role in ("trained_on", "pilot"):
-        context = Context(**{role: ["C7", "else"]})  # type: ignore[arg-type]
-        with pytest.raises(InvalidInput, match="'C7' and 'c7'"):
+        context = mp.Context(**{role: ["C7", "else"]})  # type: ignore[arg-type]
+        with pytest.raises(mp.InvalidInput, match="'C7' and 'c7'"):
             calibrate(known, context=context)
         promise = calibrate(known, context=context, allow=["task-names"])
-        with pytest.raises(InvalidInput, match="'ELSE' and 'else'"):
-            evaluate(promise, new.score, new.commune)
+        with pytest.raises(mp.InvalidInput, match="'ELSE' and 'else'"):
+            mp.evaluate(promise, new.score, new.commune)
         promise.save(tmp_path / "promise.json")
-        assert load(tmp_path / "promise.json").threshold_ == promise.threshold_
+        assert mp.load(tmp_path / "promise.json").threshold_ == promise.threshold_
 
 
 def test_hospitals_counted_twice() -> None:
     once = draw([f"hospital {i}" for i in range(15)], examples=400)
     twice = pd.concat([once, once.assign(commune=once.commune.str.replace("hospital ", "H-"))])
     for call in (calibrate, lambda f: calibrate_table(f, task="commune", score="score", **LEVELS)):
-        with pytest.raises(InvalidInput, match=r"'H-0' and 'hospital 0'|'hospital 0' and 'H-0'"):
+        with pytest.raises(mp.InvalidInput, match=r"'H-0' and 'hospital 0'|'hospital 0' and 'H-0'"):
             call(twice)
     assert len(calibrate(twice, allow=["duplicates"]).tasks_) == 30
     promise = calibrate(twice.assign(score=twice.score / (1 + (twice.commune < "a"))))
     for scale, name, known in ((1, "new", "'hospital 0'"), (3, "Hospital 0", "'Hospital 0'")):
-        with pytest.raises(InvalidInput, match=known):
+        with pytest.raises(mp.InvalidInput, match=known):
             promise.add(once.score[:400] / scale, [name] * 400)
 
 
 @pytest.mark.parametrize("per_class", [False, True])
 def test_a_site_that_sends_two_files(tmp_path: Path, per_class: bool) -> None:
-    agreed = Guarantee(epsilon=0.2, alpha=0.2, delta=0.2, split="tight", per_class=per_class)
+    agreed = mp.Guarantee(epsilon=0.2, alpha=0.2, delta=0.2, split="tight", per_class=per_class)
     rng, paths = np.random.default_rng(0), []
     for i in range(40):
         scores, labels = rng.beta(8, 1, 100), rng.integers(0, 2, 100) if per_class else None
         evidence = collect_evidence(agreed, scores, ["here"] * 100, labels)
         make_message(f"site {i}", agreed, evidence).save(tmp_path / f"{i}.json")
         paths.append(tmp_path / f"{i}.json")
-    assert len(combine_sites(paths).tasks_) == 40
+    assert len(mp.combine_sites(paths).tasks_) == 40
     make_message("elsewhere", agreed, evidence).save(tmp_path / "copy.json")
-    with pytest.raises(InvalidInput, match="'site 39' and 'elsewhere'"):
-        combine_sites([*paths, tmp_path / "copy.json"])
-    assert len(combine_sites([*paths, tmp_path / "copy.json"], allow=["duplicates"]).tasks_) == 41
+    with pytest.raises(mp.InvalidInput, match="'site 39' and 'elsewhere'"):
+        mp.combine_sites([*paths, tmp_path / "copy.json"])
+    both = mp.combine_sites([*paths, tmp_path / "copy.json"], allow=["duplicates"])
+    assert len(both.tasks_) == 41
 
 
 def contents(rng: Any, tasks: int, sizes: tuple[int, int], draw_scores: Any) -> Contents:
@@ -182,19 +173,20 @@ def test_tasks_of_a_single_score_have_no_range_to_compare() -> None:
     assert judge_copies(Contents(names, sizes, np.column_stack([low, low + 1]))) is not None
 
 
-def add_second_half(frame: pd.DataFrame) -> MetaPS:
+def add_second_half(frame: pd.DataFrame) -> mp.MetaPS:
     first = frame.commune.isin(COMMUNES[:40])
-    promise = MetaPS(**LEVELS | {"alpha": 0.2}).calibrate(frame.score[first], frame.commune[first])
+    promise = mp.MetaPS(**LEVELS | {"alpha": 0.2})
+    promise.calibrate(frame.score[first], frame.commune[first])
     return promise.add(frame.score[~first].astype(np.float32), frame.commune[~first])
 
 
-def calibrate_classes(frame: pd.DataFrame) -> MetaPS:
+def calibrate_classes(frame: pd.DataFrame) -> mp.MetaPS:
     labels = np.where(np.arange(len(frame)) % 3, "no", "yes")
-    method = MetaPS(epsilon=0.2, alpha=0.2, delta=0.2, per_class=True)
+    method = mp.MetaPS(epsilon=0.2, alpha=0.2, delta=0.2, per_class=True)
     return method.calibrate(frame.score, frame.commune, labels)
 
 
-ROADS: list[Callable[[pd.DataFrame], MetaPS]] = [
+ROADS: list[Callable[[pd.DataFrame], mp.MetaPS]] = [
     add_second_half,
     calibrate_classes,
     lambda f: calibrate(f, clusters={name: f"owner of {name}" for name in COMMUNES}),
@@ -207,17 +199,17 @@ def test_any_single_task_is_recognised_from_the_file(tmp_path: Path) -> None:
     known, others = draw(COMMUNES), draw(["x", "y"], rng=1)
     for road in ROADS:
         road(known).save(tmp_path / "promise.json")
-        promise = load(tmp_path / "promise.json")
+        promise = mp.load(tmp_path / "promise.json")
 
         def judge(frame: pd.DataFrame) -> int:
             labels = np.where(np.arange(len(frame)) % 3, "no", "yes") if promise.classes_ else None
             clusters = None if promise.clusters_ is None else {name: name for name in "axy"}
-            result = evaluate(promise, frame.score, frame.commune, labels, clusters=clusters)
+            result = mp.evaluate(promise, frame.score, frame.commune, labels, clusters=clusters)
             return len(result.tasks)
 
         for name in ("c1", "c50", "c77"):
             copied = known[known.commune == name].assign(commune="a")
-            with pytest.raises(InvalidInput, match=f"'a' and '{name}'"):
+            with pytest.raises(mp.InvalidInput, match=f"'a' and '{name}'"):
                 judge(pd.concat([others, copied.iloc[::-1]]))
         assert judge(others) == 2
 
@@ -228,9 +220,9 @@ def test_coarse_scores_betray_a_whole_table_but_no_single_task() -> None:
     promise = calibrate(known)
     copy = known[known.commune == "c0"].assign(commune="x")
     one = pd.concat([draw([f"n{i}" for i in range(30)], 3, rng=1), copy])
-    evaluate(promise, one.score, one.commune)
-    with pytest.raises(InvalidInput, match="allow=\\('duplicates',\\)"):
-        evaluate(promise, known.score, "new " + known.commune)
+    mp.evaluate(promise, one.score, one.commune)
+    with pytest.raises(mp.InvalidInput, match="allow=\\('duplicates',\\)"):
+        mp.evaluate(promise, known.score, "new " + known.commune)
 
 
 SAME_NAMES: list[tuple[Any, Any]] = [
@@ -251,27 +243,12 @@ def test_the_rule_for_names(names: list[str]) -> None:
     assert [pair for pair in OTHER_NAMES if fold_name(pair[0]) == fold_name(pair[1])] == []
 
 
-@pytest.mark.parametrize("growth", [0, 0.5])
-def test_clipped_scores_pass(growth: float) -> None:
-    """Both ends of the range are the same in all tasks, to the last digit."""
-    for seed in range(10):
-        rng, frames = np.random.default_rng(seed), []
-        for i in range(60):
-            odds = rng.normal(20, 10, 100 + int(growth * i))  # every two tasks have one size
-            odds[:2], odds[2:4] = -40, 40
-            scores = np.log(np.clip(1 / (1 + np.exp(-odds)), 1e-12, 1 - 1e-12))
-            frames.append(pd.DataFrame({"commune": f"c{i}", "score": scores}))
-        promise = calibrate(pd.concat(frames[1:51]))
-        new = pd.concat([frames[0], *frames[51:]])
-        evaluate(promise, new.score, new.commune)
-
-
 def test_tasks_that_share_a_range_by_design_pass() -> None:
     known, new = draw(COMMUNES), draw(["a", "b"], rng=1)
     constant = pd.DataFrame({"commune": ["x"] * 50 + ["y"] * 50, "score": 0.123456789})
     middle = new[:143].sort_values("score").drop(index=new.score[:143].sort_values().index[70])
     table = pd.concat([new, constant, middle.assign(commune="z")])  # z has one example less than a
-    assert len(evaluate(calibrate(known), table.score, table.commune).tasks) == 5
+    assert len(mp.evaluate(calibrate(known), table.score, table.commune).tasks) == 5
     rng = np.random.default_rng(0)
     for name in COMMUNES[::3]:  # two values, as after adaptation to examples of one label
         known.loc[known.commune == name, "score"] = rng.choice([0.3141592653, 0.8141592653], 143)
@@ -282,8 +259,8 @@ def test_clusters_are_compared_by_the_same_rule() -> None:
     promise = calibrate(draw(COMMUNES), clusters={name: f"owner {name}" for name in COMMUNES})
     new = draw(["x", "y"], rng=1)
     owners = {"x": "Owner c7", "y": "another"}
-    with pytest.raises(InvalidInput, match="1 cluster .*'Owner c7' and 'owner c7'"):
-        evaluate(promise, new.score, new.commune, clusters=owners)
+    with pytest.raises(mp.InvalidInput, match="1 cluster .*'Owner c7' and 'owner c7'"):
+        mp.evaluate(promise, new.score, new.commune, clusters=owners)
 
 
 # One task of each cluster: exact by enumeration, blind to scores, the same on every route.
@@ -306,7 +283,7 @@ def breaks(counts_bad: int, clusters: int, tasks: int, *, by_cluster: bool) -> b
     """Return whether the threshold is positive, which breaks all tasks of bad clusters."""
     names = np.arange(clusters * tasks)
     scores = np.where(names // tasks < counts_bad, 0.0, 1.0).repeat(20)
-    method = MetaPS(**PROMISE, on_infeasible="trivial", split="tight")
+    method = mp.MetaPS(**PROMISE, on_infeasible="trivial", split="tight")
     order = np.random.default_rng(0).permutation(len(scores))
     homes = (names // tasks).repeat(20)[order] if by_cluster else None
     jitter = 1e-9 * np.random.default_rng(1).random(len(scores))
@@ -344,9 +321,9 @@ def test_pooling_the_examples_of_a_cluster_hides_its_bad_tasks() -> None:
     sizes = np.tile([10, 10, 10, *[139] * 6, 136], 40)
     ids = np.arange(400).repeat(sizes)
     scores = (ids % 10 >= 3) + 1e-9 * np.random.default_rng(0).random(len(ids))
-    pooled = MetaPS(**PROMISE).calibrate(scores, ids // 10)
+    pooled = mp.MetaPS(**PROMISE).calibrate(scores, ids // 10)
     assert pooled.threshold_ >= 1.0  # 3 of 10 tasks break, and alpha is 0.2
-    by_cluster = MetaPS(**PROMISE).calibrate(scores, ids, clusters=ids // 10)
+    by_cluster = mp.MetaPS(**PROMISE).calibrate(scores, ids, clusters=ids // 10)
     assert by_cluster.threshold_ < 1.0
 
 
@@ -355,9 +332,7 @@ def test_pooling_the_examples_of_a_cluster_hides_its_bad_tasks() -> None:
     seed=st.integers(0, 20),
     data=st.data(),
 )
-def test_one_task_of_each_cluster_whatever_the_order(
-    names: list[int], seed: int, data: st.DataObject
-) -> None:
+def test_one_task_of_each_cluster(names: list[int], seed: int, data: Any) -> None:
     clusters = [data.draw(st.sampled_from("abc")) for _ in names]
     drawn = draw_tasks(names, clusters, seed)
     assert sorted(clusters[i] for i in drawn) == sorted(set(clusters))
@@ -383,8 +358,8 @@ def test_it_is_calibration_on_the_tasks_drawn_whatever_the_scores(per_class: boo
     frame = made()
     labels = np.arange(len(frame)) % 2 if per_class else None
 
-    def calibrate(frame: pd.DataFrame, labels: Any, **options: Any) -> MetaPS:
-        method = MetaPS(**PROMISE, per_class=per_class, on_infeasible="trivial")
+    def calibrate(frame: pd.DataFrame, labels: Any, **options: Any) -> mp.MetaPS:
+        method = mp.MetaPS(**PROMISE, per_class=per_class, on_infeasible="trivial")
         return method.calibrate(frame.score, frame.task, labels, **options)
 
     method = calibrate(frame, labels, clusters=frame.alphabet)
@@ -408,7 +383,7 @@ def test_tasks_of_few_examples_are_left_out_after_the_draw() -> None:
     frame = frame[(frame.task != "t0") | (frame.groupby("task").cumcount() < 3)]
     left_out = set()
     for rng in range(30):
-        method = MetaPS(**PROMISE, min_examples=10).calibrate(
+        method = mp.MetaPS(**PROMISE, min_examples=10).calibrate(
             frame.score, frame.task, clusters=frame.alphabet, rng=rng
         )
         assert method.clusters_ is not None
@@ -423,7 +398,7 @@ def test_new_clusters_are_added_as_if_from_scratch() -> None:
     frame = made()
     old = frame.alphabet.isin([f"a{i}" for i in range(25)])
     whole, grown = (
-        MetaPS(**PROMISE).calibrate(part.score, part.task, clusters=part.alphabet, rng=7)
+        mp.MetaPS(**PROMISE).calibrate(part.score, part.task, clusters=part.alphabet, rng=7)
         for part in (frame, frame[old])
     )
     grown.add(frame.score[~old], frame.task[~old], clusters=frame.alphabet[~old])
@@ -433,13 +408,15 @@ def test_new_clusters_are_added_as_if_from_scratch() -> None:
 
 def test_too_few_clusters_are_counted_and_none_may_be_trained_on() -> None:
     frame = made()
-    few = MetaPS(**PROMISE | {"delta": 1e-6})
-    with pytest.raises(InfeasibleGuarantee, match=r"are 40 tasks\. .*one of 40 clus.* 200 tasks"):
+    few = mp.MetaPS(**PROMISE | {"delta": 1e-6})
+    with pytest.raises(
+        mp.InfeasibleGuarantee, match=r"are 40 tasks\. .*one of 40 clus.* 200 tasks"
+    ):
         few.calibrate(frame.score, frame.task, clusters=frame.alphabet)
-    drawn = MetaPS(**PROMISE).calibrate(frame.score, frame.task, clusters=frame.alphabet).tasks_
+    drawn = mp.MetaPS(**PROMISE).calibrate(frame.score, frame.task, clusters=frame.alphabet).tasks_
     other = next(task for task in frame.task if task not in drawn.tolist())
-    about = Context(trained_on=[other])
-    with pytest.raises(InvalidInput, match=f"trained_on and .* share 1 task: '{other}'"):
+    about = mp.Context(trained_on=[other])
+    with pytest.raises(mp.InvalidInput, match=f"trained_on and .* share 1 task: '{other}'"):
         few.calibrate(frame.score, frame.task, clusters=frame.alphabet, context=about)
 
 
@@ -453,11 +430,13 @@ def test_names_of_clusters_are_those_of_tables() -> None:
 
 def test_a_verdict_rests_on_one_task_of_each_new_cluster() -> None:
     frame, new = made(), made(rng=1).replace({"alphabet": r"^a", "task": r"^t"}, "n", regex=True)
-    promise = MetaPS(**PROMISE).calibrate(frame.score, frame.task, clusters=frame.alphabet)
+    promise = mp.MetaPS(**PROMISE).calibrate(frame.score, frame.task, clusters=frame.alphabet)
     both = pd.concat([new, frame[frame.task.isin(["t0", "t1"])]])  # of a calibrated cluster
-    result = evaluate(promise, both.score, both.task, clusters=both.alphabet)
+    result = mp.evaluate(promise, both.score, both.task, clusters=both.alphabet)
     homes = dict(zip(both.task, both.alphabet, strict=True))
     assert sorted(homes[task] for task in result.tasks) == sorted(set(new.alphabet))
     assert {*result.overlap} == {"t0", "t1"}
-    with pytest.raises(InvalidInput, match="clusters must be passed, since the guarantee is for"):
-        evaluate(promise, new.score, new.task)
+    with pytest.raises(
+        mp.InvalidInput, match="clusters must be passed, since the guarantee is for"
+    ):
+        mp.evaluate(promise, new.score, new.task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,9 +77,7 @@ def test_addresses_are_shown_by_scheme_and_host() -> None:
         assert mask(address) == shown
 
 
-def test_the_name_of_a_file_is_shown_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_files_are_shown_as_they_are(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("token=3.csv", "ab:c@d.csv"):
         assert mask(name) != name

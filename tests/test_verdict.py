@@ -74,9 +74,7 @@ def test_further_tasks_never_count_as_better_than_these() -> None:
         ("violated", [(6, 0.3), (2, 1.0)]),
     ],
 )
-def test_p_values_are_valid_if_sizes_depend_on_the_miss_rate(
-    status: str, kinds: list[tuple[int, float]]
-) -> None:
+def test_p_values_if_sizes_depend_on_miss_rates(status: str, kinds: Any) -> None:
     # Half of the tasks miss at a rate of exactly epsilon, the boundary of both hypotheses. All
     # multisets of three tasks are enumerated; nothing is sampled.
     outcomes: Any = Counter()
@@ -114,9 +112,7 @@ def wrong(
     others[examples if wrong_status == "violated" else 0] = 1
     share = alpha if wrong_status == "violated" else 1 - alpha
     mixed = share * others + (1 - share) * at_epsilon
-    return sum(
-        chance for misses, chance in outcomes(mixed, tasks) if decide(misses) == wrong_status
-    )
+    return sum(chance for found, chance in outcomes(mixed, tasks) if decide(found) == wrong_status)
 
 
 def binomial(examples: int, epsilon: float) -> NDArray[np.float64]:
@@ -171,9 +167,7 @@ rate = st.floats(0.01, 0.6)
 
 @settings(max_examples=60, deadline=None)
 @given(data=tasks_strategy, epsilon=rate, alpha=rate, which=st.integers(0, 39))
-def test_a_further_miss_never_speaks_for_the_guarantee(
-    data: list[tuple[int, int]], epsilon: float, alpha: float, which: int
-) -> None:
+def test_a_miss_never_helps(data: Any, epsilon: float, alpha: float, which: int) -> None:
     examples, missed = (np.array(column) for column in zip(*data, strict=True))
     more = missed.copy()
     index = which % len(data)
@@ -186,9 +180,7 @@ def test_a_further_miss_never_speaks_for_the_guarantee(
 
 @settings(max_examples=60, deadline=None)
 @given(data=tasks_strategy, epsilon=rate, alpha=rate)
-def test_the_two_verdicts_exclude_each_other(
-    data: list[tuple[int, int]], epsilon: float, alpha: float
-) -> None:
+def test_verdicts_exclude_each_other(data: Any, epsilon: float, alpha: float) -> None:
     examples, missed = zip(*data, strict=True)
     verdict = judge(examples, missed, epsilon=epsilon, alpha=alpha, delta=None, false_alarm=0.49)
     assert max(verdict.p_holds, verdict.p_violated) > 0.49
@@ -250,27 +242,6 @@ def test_every_class_is_judged_at_its_share() -> None:
         assert alone.p_violated == parts[label].p_violated
         assert parts[label].false_alarm == pytest.approx(0.02)
         assert parts[label].false_alarm <= 0.02
-
-
-def test_the_sentence_names_the_class_that_decides() -> None:
-    good, weak, none = ([400] * 60, [8] * 60), ([200] * 60, [6] * 60), ([0], [0])
-    bad, mixed, few = ([200] * 60, [60] * 60), ([200] * 60, [4, 60] * 30), ([400] * 29, [0] * 29)
-    for counts, start, end in (
-        ((good, weak), "Holds for every class; the weakest evidence is for class 1", ""),
-        ((bad, good, none), "Violated for class 0: more than 10%", "class 2. Holds for class 1."),
-        (
-            (mixed, good, bad),
-            "Violated for classes 0, 2; the strongest evidence is for class",
-            "",
-        ),
-        ((none, none), "Cannot tell yet, for any class; the weakest ", ""),
-        ((few, few), "Holds for every class", "at a share of the error."),
-    ):
-        verdict = judge_classes(dict(enumerate(counts)), **OPTIONS)
-        text = verdict.sentence(unit="city/cities", example="patient")
-        assert text.startswith(start)
-        assert text.endswith(end)
-        assert "task" not in text
 
 
 def test_as_many_tasks_show_that_it_holds_for_all_classes_as_for_one() -> None:

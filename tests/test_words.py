@@ -20,22 +20,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metapac import PS, Context, Guarantee, InfeasibleGuarantee, MetaPS, Monitor, evaluate, plan
+from metapac import (
+    PS,
+    Context,
+    Guarantee,
+    InfeasibleGuarantee,
+    MetaPS,
+    Monitor,
+    evaluate,
+    plan,
+    words,
+)
 from metapac._text import inflect
 from metapac.evidence import UNKNOWN, first_step
 from metapac.fewshot import MetaCP
 from metapac.fewshot.meta_cp import explain_average
 from metapac.grouping import Scored
 from metapac.guarantee import format_share, percent
-from metapac.words import (
-    Rule,
-    describe_interval,
-    explain_guarantee,
-    render_card,
-    render_text,
-    round_down,
-    summarise_guarantee,
-)
 
 LEVELS: dict[str, Any] = {"epsilon": 0.03, "alpha": 0.1, "delta": 0.01}
 HOSPITALS = Context(unit="hospital", example="patient")
@@ -64,9 +65,8 @@ def calibrate_intervals() -> MetaPS:
 def watch(scores: Any, **changes: Any) -> Monitor:
     promise = calibrate(Context(unit="clinic", example="patient"), alpha=0.2)
     monitor = Monitor(promise, **changes)
-    monitor.add(
-        scores, np.repeat([f"new {i}" for i in range(len(scores) // 100)], 100), batch="May"
-    )
+    tasks = np.repeat([f"new {i}" for i in range(len(scores) // 100)], 100)
+    monitor.add(scores, tasks, batch="May")
     return monitor
 
 
@@ -129,7 +129,7 @@ def test_a_text_is_as_stored(name: str) -> None:
 # Numbers in words.
 
 
-RULE = Rule(None, 0.03, 0.07239, 60, 24000)
+RULE = words.Rule(None, 0.03, 0.07239, 60, 24000)
 
 
 def lacks(text: str, facts: list[str]) -> list[str]:
@@ -137,11 +137,11 @@ def lacks(text: str, facts: list[str]) -> list[str]:
 
 
 def explain(
-    g: Guarantee, *rules: Rule, tasks: int = 60, about: Context = HOSPITALS, **more: Any
+    g: Guarantee, *rules: words.Rule, tasks: int = 60, about: Context = HOSPITALS, **more: Any
 ) -> dict[str, str]:
     """Return the paragraphs of an explanation by name."""
     names = ("basis", "claim", "confidence", "conditions", "limits", "use")
-    paragraphs = explain_guarantee(g, rules or [RULE], tasks, about, **more).split("\n\n")
+    paragraphs = words.explain_guarantee(g, rules or [RULE], tasks, about, **more).split("\n\n")
     return dict(zip(names, paragraphs, strict=True))
 
 
@@ -162,7 +162,7 @@ def test_only_exact_fractions_are_shown_as_none_or_all() -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_thresholds_are_rounded_down_by_less_than_one_unit_of_the_third_digit(x: float) -> None:
-    shown = Decimal(round_down(x))
+    shown = Decimal(words.round_down(x))
     exact = Decimal(repr(x))
     assert shown <= exact
     assert float(shown) <= x
@@ -173,7 +173,7 @@ def test_thresholds_are_rounded_down_by_less_than_one_unit_of_the_third_digit(x:
 
 @given(st.floats(-1e6, 0))
 def test_an_interval_is_rounded_up(threshold: float) -> None:
-    text = describe_interval(threshold, {})
+    text = words.describe_interval(threshold, {})
     (radius,) = re.findall(r"plus and minus (\S+) \(rounded up\)", text)
     assert float(radius) >= -threshold
 
@@ -215,7 +215,9 @@ def test_all_numbers_are_those_of_the_guarantee(
     minimum: int,
 ) -> None:
     g = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, min_examples=minimum)
-    text = explain_guarantee(g, [Rule(None, epsilon, threshold, tasks, examples)], tasks, HOSPITALS)
+    text = words.explain_guarantee(
+        g, [words.Rule(None, epsilon, threshold, tasks, examples)], tasks, HOSPITALS
+    )
     shares = {percent(epsilon), percent(alpha), percent(alpha, complement=True)}
     if delta is not None:
         shares |= {percent(delta), percent(delta, complement=True)}
@@ -223,7 +225,7 @@ def test_all_numbers_are_those_of_the_guarantee(
     assert f"at most {percent(epsilon)} of the patients" in text
     assert f"at least {percent(alpha, complement=True)} of new hospitals" in text
     assert ("sure of it:" in text) == (delta is not None)
-    others = {f"{tasks:,}", f"{examples:,}", round_down(threshold)}
+    others = {f"{tasks:,}", f"{examples:,}", words.round_down(threshold)}
     others |= {f"{minimum:,}"} if minimum else set()
     bare = re.sub(r"[\d.]+%", "", text)
     assert set(re.findall(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?", bare)) == others
@@ -244,7 +246,7 @@ def test_what_differs_is_said() -> None:
     for changes, rule, part, fact in DIFFERENCES:
         assert fact in explain(Guarantee(**LEVELS | changes), RULE._replace(**rule))[part]
     g = Guarantee(**LEVELS, per_class=True)
-    lines = explain(g, *[Rule(i, 0.03, 0.5, 60, 9) for i in range(21)])["claim"].splitlines()
+    lines = explain(g, *[words.Rule(i, 0.03, 0.5, 60, 9) for i in range(21)])["claim"].splitlines()
     assert lines[-1] == "- and 1 more class, see thresholds_"
     assert len(lines) == 22
     about = Context(unit="city/cities", example="person/people")
@@ -272,45 +274,47 @@ def test_a_rule_counts_what_was_used() -> None:
     g = Guarantee(epsilon=0.2, alpha=0.3, delta=0.2, split="tight", min_examples=10)
     evidence = first_step(Scored(scores, tasks), g)
     (part,) = evidence.parts(g)
-    rule = Rule.from_outcome(part, part.second_step())
-    assert rule == Rule(None, 0.2, part.second_step().threshold, 20, 600, left_out=1)
+    rule = words.Rule.from_outcome(part, part.second_step())
+    assert rule == words.Rule(None, 0.2, part.second_step().threshold, 20, 600, left_out=1)
     some = part._replace(sizes=np.where(np.arange(21) == 3, UNKNOWN, part.sizes))
-    assert Rule.from_outcome(some, some.second_step()).examples is None  # one size is not known
+    assert (
+        words.Rule.from_outcome(some, some.second_step()).examples is None
+    )  # one size is not known
     flat = part._replace(thresholds=np.full_like(part.thresholds, -np.inf))
-    assert Rule.from_outcome(flat, flat.second_step()).keeps_all
+    assert words.Rule.from_outcome(flat, flat.second_step()).keeps_all
     exact = part._replace(thresholds=np.zeros_like(part.thresholds), lowest=0.0)
-    assert Rule.from_outcome(exact, exact.second_step()).keeps_all
-    assert not Rule.from_outcome(exact, exact.second_step(), is_interval=True).keeps_all
+    assert words.Rule.from_outcome(exact, exact.second_step()).keeps_all
+    assert not words.Rule.from_outcome(exact, exact.second_step(), is_interval=True).keeps_all
 
 
 EVIL = '<script>alert(1)</script>&"\x1b[2J\n- forged\n\nforged'
 
 
 def test_a_card_has_all_and_names_cannot_forge_a_line_or_a_tag() -> None:
-    card = render_card("title", "first\n\nsecond\n- a\n- b", "exact")
+    card = words.render_card("title", "first\n\nsecond\n- a\n- b", "exact")
     assert "<strong>title</strong><p>first</p><p>second</p><ul><li>a</li><li>b</li></ul>" in card
     assert "<p>exact</p></details>" in card
     g = Guarantee(**LEVELS, per_class=True)
-    plain = explain(g, Rule("yes", 0.03, 0.5, 60, 9))
+    plain = explain(g, words.Rule("yes", 0.03, 0.5, 60, 9))
     about = Context(unit=EVIL, example=EVIL, model=EVIL)
-    evil = explain(g, Rule(EVIL, 0.03, 0.5, 60, 9), about=about)
+    evil = explain(g, words.Rule(EVIL, 0.03, 0.5, 60, 9), about=about)
     assert [p.count("\n") for p in evil.values()] == [p.count("\n") for p in plain.values()]
-    card = render_card(EVIL, "\n\n".join(evil.values()), EVIL)
+    card = words.render_card(EVIL, "\n\n".join(evil.values()), EVIL)
     tags = {*re.findall(r"<\s*([^\s/>]+)", card)}
     assert not tags - {"div", "strong", "p", "ul", "li", "details", "summary"}
     assert not any(sign in card for sign in ("\x1b", "src", "url"))
-    assert render_text(EVIL).count("<") == 2
+    assert words.render_text(EVIL).count("<") == 2
 
 
 def test_the_one_sentence_claims_no_more_than_is_guaranteed() -> None:
     levels: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.05}
     about = Context(unit="clinic", example="patient")
-    plain = summarise_guarantee(Guarantee(**levels), about)
+    plain = words.summarise_guarantee(Guarantee(**levels), about)
     assert "80% of new clinics of the same kind, at most 10% of the patients" in plain
-    clustered = summarise_guarantee(Guarantee(**levels), about, cluster=("group", "groups"))
+    clustered = words.summarise_guarantee(Guarantee(**levels), about, cluster=("group", "groups"))
     assert "new clinics of new groups" in clustered
     by_class = Guarantee(**levels, per_class=True, min_examples=9)
-    assert summarise_guarantee(by_class, about).startswith(
+    assert words.summarise_guarantee(by_class, about).startswith(
         "For each class separately: in at least 80% of new clinics of the same kind with at least "
         "9 patients of the class, at most 10% of the patients of the class"
     )

@@ -13,8 +13,8 @@ from experiments.results_page import opening, splits
 from experiments.results_page.sections import pictures_of
 from experiments.results_page.splits import SPLITS, has_small_tasks, sizes_of_tasks
 from experiments.results_page.stored import Result
-from metapac.fewshot.reproduce import figures
-from metapac.fewshot.reproduce.figures import COLOURS
+from metapac.fewshot.study import figures
+from metapac.fewshot.study.figures import COLOURS
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.summary import MethodSummary
 from metapac.plots import INK, LIMIT, create_figure, save

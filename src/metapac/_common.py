@@ -40,6 +40,12 @@ def ignore_progress(stage: str, done: int, total: int | None) -> None:
     """Do nothing: the progress callback if none was passed."""
 
 
+def name_progress(progress: Progress | None, part: str) -> Progress:
+    """Return a callback that names the part of the work, if it has a name, before each stage."""
+    report = progress or ignore_progress
+    return lambda stage, *counts: report(f"{part}: {stage}" if part else stage, *counts)
+
+
 def warn(message: str | Warning) -> None:
     """Issue a UserWarning that names the innermost line outside metapac."""
     frame, level = sys._getframe(1), 2

@@ -329,9 +329,6 @@ def _try_lock(descriptor: int, path: Path) -> bool | None:
 Count = Annotated[int, lambda count: 0 <= count <= LARGEST_COUNT]
 Size = Annotated[int, lambda size: 0 <= size <= 2**53]
 Name = Annotated[str, len]
-Share = Annotated[float, lambda share: 0 <= share <= 1]
-Interval = Annotated[list[Share], lambda ends: len(ends) == 2]
-Seconds = Annotated[float, lambda seconds: seconds >= 0]
 Sha256 = Annotated[str, re.compile(r"sha256:[0-9a-f]{64}").fullmatch]
 _INFINITIES = (float("inf"), float("-inf"))
 LARGEST = 2**31  # bytes of JSON; a promise of a million tasks at 13 levels has a quarter of it

@@ -111,9 +111,7 @@ def test_manual_downloads_are_explained(
     run("prepare", "miniimagenet")
 
 
-def test_damage_is_detected_and_does_not_hide_the_other_data_sets(
-    tmp_path: Path, home: Path
-) -> None:
+def test_damage_is_detected_and_hides_no_other_data(tmp_path: Path, home: Path) -> None:
     run("prepare", "miniimagenet", "--from", str(with_csv(tmp_path / "mini")))
     (path,) = home.rglob("y.npy")
     raw = bytearray(path.read_bytes())

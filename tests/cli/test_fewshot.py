@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from metapac import artefact, load
-from metapac.fewshot import load_learner, load_pools, read_samples
+from metapac import artefact
+from metapac.fewshot import load_learner, load_pools
 from metapac.fewshot.datasets.pools import RUN
 from metapac.fewshot.scoring import accuracy
-from tests.helpers.commands import LEVELS, metapac
-from tests.helpers.sample_logs import sample, write_log
+from tests.helpers.commands import metapac
 
 SHORT = ["--epochs", 2, "--episodes", 4, "--batch", 4, "--tasks", 20, "--device", "cpu"]
 SIZE = ["--ways", 3, "--shots", 2, "--queries", 4]
@@ -88,39 +86,16 @@ def test_a_split_that_does_not_fit_the_data_is_refused() -> None:
         assert "--pools" in refused
         assert words in refused
     Path("s.json").write_text("{")
-    for given, words in (("s.json", "--pools"), ("gone.json", "gone.json"), ("1,b,2,3", "--pools")):
-        assert words in run("train", "rows.npz", *SHORT, "--pools", given, "-o", "never", code=2)
+    for given in ("s.json", "1,b,2,3"):
+        assert "--pools" in run("train", "rows.npz", "--pools", given, "-o", "never", code=2)
+    Path("s.json").write_text(json.dumps(SPLIT))
     for data in ("heart", "fewrel"):
-        Path("s.json").write_text(json.dumps(SPLIT))
-        assert f"--pools does not apply to {data}" in run(
-            "train", data, "--pools", "s.json", "-o", "never", code=2
-        )
+        refused = run("train", data, "--pools", "s.json", "-o", "never", code=2)
+        assert f"--pools does not apply to {data}" in refused
     assert not Path("never").exists()
 
 
-def test_sets_and_answers_of_prompts_are_those_of_the_library(folder: Path) -> None:
-    for part, seed in (("old", 0), ("new", 1)):
-        rng = np.random.default_rng(seed)
-        for task in range(40):
-            labels = rng.integers(3, size=40)
-            values = rng.normal(-9, 1, (40, 4)) + 3 * (np.arange(4) == labels[:, None])
-            rows = zip(values.tolist(), labels.tolist(), range(40), strict=True)
-            records = [sample(row, label, doc_id=i) for row, label, i in rows]
-            name = f"samples_{part}{task}_2026-01-31T12-34-56.789012.jsonl"
-            write_log(folder / part, records, name)
-        run("score", part, "--model", "m", "-o", f"{part}.parquet")
-    run("calibrate", "old.parquet", *LEVELS, "-o", "promise.json")
-    run("predict", "promise.json", "new.parquet", "--answer", "-o", "sets.parquet")
-    rows, samples = pd.read_parquet("sets.parquet"), read_samples("new")
-    sets = samples.predict_sets(load("promise.json"))
-    assert [row.tolist() for row in rows["set"]] == sets
-    answers = [kept[0] if len(kept) == 1 else None for kept in sets]
-    assert [None if pd.isna(a) else int(a) for a in rows["answer"]] == answers
-
-
-def test_torchrun_shares_a_run_between_two_processes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchrun_shares_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["rows.npz", *map(str, SHORT), "--pools", "10,5,0,5", "--rng", "3", "-o"]
     run("train", *words, "one")
     source = str(Path(__file__).parents[2] / "src")
@@ -139,32 +114,6 @@ def test_torchrun_shares_a_run_between_two_processes(
     assert one["pools"] == two["pools"]
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert "--recipe" in run("train", *words, "three", "--recipe", "strong", code=2)
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_study_divides_the_classes_of_each_seed_anew_unless_they_are_named() -> None:
-    words = [*SIZE[:4], "--tasks", 30, "--tests", 4, "--draws", 1]
-
-    def study(*more: object) -> Any:
-        result = metapac("study", "rows.npz", *words, *more, "--json")
-        assert "draws" in result.stderr  # stages are lines where there is no terminal
-        return json.loads(result.stdout)
-
-    first = study("--seeds", 1)
-    rows = Path("study/seed-0/rows.csv.gz").read_bytes()
-    both = study("--seeds", 2)
-    assert (first["seeds"], both["seeds"]) == (1, 2)
-    assert Path("study/seed-0/rows.csv.gz").read_bytes() == rows
-    assert Path("study/seed-1/rows.csv.gz").read_bytes() != rows
-    assert {line["method"] for line in both["methods"]} >= {"PS", "Meta-CP", "Meta-PS joint"}
-    one_shot = study("--shots", 1, "-o", "one")
-    assert "Meta-CP" not in {line["method"] for line in one_shot["methods"]}
-    Path("s.json").write_text(json.dumps({"calibration": NAMES[:14], "test": NAMES[14:]}))
-    for given, classes in (("s.json", 14), ("0,4,12,8", 12)):
-        notes = study("--pools", given, "--seeds", 2, "-o", f"by {given}")["notes"]
-        assert any(f"30 tasks from {classes} classes" in note for note in notes)
-    run("train", "rows.npz", *SHORT, "-o", "run")
-    assert "--pools" in run("study", "run", "--pools", "s.json", "-o", "never", code=2)
 
 
 def test_vectors_are_scored_without_torch(folder: Path) -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from metapac import MetaPS, load
 from metapac._text import visible
 from metapac.data_checks import CHECKS
-from tests.helpers.commands import as_new, metapac, write_csv
+from tests.helpers.commands import as_new, list_commands, metapac, write_csv
 
 LEVELS: dict[str, Any] = {"epsilon": 0.4, "alpha": 0.5, "delta": 0.4}
 # Nothing is shrunk, so that the time is bounded.
@@ -39,23 +39,13 @@ COMMANDS: dict[str, tuple[list[str], Words]] = {
     "show": (["promise.json"], {}),
     "explore": (["good.csv"], {"--task": "site", "--label": "y", **OUTPUT}),
 }
-CLASSES = ["--label", "--columns", "--classes"]
-READING = ["--table", "--separator", "--decimal", "--encoding", "--memory-limit", "--threads"]
-CONTEXT = ["--model", "--trained-on", "--pilot", "--unit", "--example"]
-MORE = {
-    "plan": [*READING, *CLASSES, "--per-class", "--number-of-classes", "--sizes", "--tasks",
-             "--examples", "--pilot", "--output"],
-    "calibrate": [*READING, *CLASSES, *CONTEXT, "--per-class", "--split", "--min-examples",
-                  "--on-infeasible", "--id", "--allow"],
-    "predict": [*READING, *CLASSES[1:], "--booleans", "--model", "--allow", "--output"],
-    "evaluate": [*READING, *CLASSES, "--score", "--min-examples", "--false-alarm", "--check",
-                 "--id", "--model", "--allow", "--output"],
-    "site": [*READING, *CLASSES, "--per-class", "--split", "--min-examples", "--id", "--allow"],
-    "combine": CONTEXT,
-    "show": [],
-    "explore": [*READING, *CLASSES, *GUARANTEE, "--tasks"],
+PARAMS = {words[0]: each.params for words, each in list_commands() if words[0] in COMMANDS}
+NAMED = {
+    name: {max(param.opts, key=len): getattr(param, "is_flag", False) for param in params
+           if param.opts[0].startswith("-")}
+    for name, params in PARAMS.items()
 }  # fmt: skip
-FLAGS = ["--json", "--per-class", "--booleans", "--check", "--views", "--help"]
+FLAGS = sorted({name for named in NAMED.values() for name, is_flag in named.items() if is_flag})
 ODD = [
     "", " ", "-", "--", "0", "1", "-1", "0.5", "1.5", "nan", "inf", "none", "5e-324", "1e-300",
     "1e400", "9" * 30, "2,3", ",", "0.1,0.2", "a=0.5", "=", "a b", "\N{SNOWMAN}", "\x1b[2J",
@@ -135,9 +125,7 @@ def restore(files: Path) -> None:
     shutil.copytree(files, ".", dirs_exist_ok=True)
 
 
-def test_plain_words_work_and_a_bug_would_be_noticed(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_words_work_and_bugs_are_noticed(files: Path, monkeypatch: Any) -> None:
     # So that what follows changes commands that would succeed.
     for command in COMMANDS:
         restore(files)
@@ -158,7 +146,7 @@ def test_odd_words(files: Path, draw: st.DataObject) -> None:
             case "argument":
                 arguments[draw.draw(st.integers(0, len(arguments) - 1))] = value
             case "change" | "add" as action:
-                names = [*typed] if action == "change" else [*MORE[command], *FLAGS]
+                names = [*typed] if action == "change" else [*NAMED[command], *FLAGS]
                 option = draw.draw(st.sampled_from(names or FLAGS))
                 typed[option] = None if option in FLAGS else value
             case _:
@@ -190,7 +178,7 @@ def assert_same(written: MetaPS, scores: Any, tasks: Any) -> None:
 @given(tasks=TASKS, odd=st.none() | st.sampled_from(ODD_CELLS), draw=st.data())
 @FUZZ
 def test_text_gives_the_threshold_of_its_numbers(
-    files: Path, tasks: dict[str, list[float]], odd: str | None, draw: st.DataObject
+    files: Path, tasks: Any, odd: str | None, draw: Any
 ) -> None:
     rows = [[task, repr(score)] for task, scores in tasks.items() for score in scores]
     if odd is not None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from metapac import Monitor, load
 from tests.helpers.commands import LEVELS, as_new, calibrate_frame, metapac, write_csv
@@ -34,9 +33,7 @@ def test_spark_gives_the_same_promise(frame: pd.DataFrame, table: Path, tmp_path
     assert (result.exit_code, "error: " in result.stderr) == (2, True)
 
 
-def test_rows_keep_their_order_and_a_failure_leaves_no_file(
-    csv_promise: Path, tmp_path: Path
-) -> None:
+def test_rows_keep_their_order_and_failures_no_file(csv_promise: Path, tmp_path: Path) -> None:
     table, sets = tmp_path / "new.csv", tmp_path / "sets.csv"
     write_csv(table, ["id", "p_a", "p_b"], [[i, 1.0, i % 2] for i in range(300_000)])
     assert run_json("predict", csv_promise, table, "-o", sets)["sets"] == 300_000
@@ -59,8 +56,8 @@ def test_data_go_through_pipes(csv_promise: Path, table: Path, tmp_path: Path) -
     assert done.stdout.startswith('{\n"format": "metapac promise"')
 
 
-def test_an_alarm_survives_a_figure_that_fails(
-    promise: Path, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_alarm_survives_a_failure(
+    promise: Path, frame: pd.DataFrame, tmp_path: Path, monkeypatch: Any
 ) -> None:
     state, new, good = tmp_path / "monitor.json", tmp_path / "new.parquet", as_new(frame)
     good.to_parquet(new)

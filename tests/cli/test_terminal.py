@@ -98,9 +98,7 @@ def test_tables_are_not_wrapped_and_verdicts_are_coloured(monkeypatch: pytest.Mo
     assert "one two three four \nfive six" in printed
 
 
-def test_no_text_steers_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_text_steers_the_terminal(capsys: Any, monkeypatch: Any) -> None:
     console.print_line(f"task {EVIL}\nforged")
     console.print_error(f"task {EVIL}\nforged")
     console.print_json([EVIL])
@@ -115,9 +113,7 @@ def test_no_text_steers_the_terminal(
     assert capsys.readouterr().out == f"a,{SHOWN}\n"
 
 
-def test_arguments_in_messages_are_options_and_results_stay_as_they_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_arguments_in_messages_are_options(capsys: Any) -> None:
     console.show({}, text="task  split=0.5\nper_class=True", wrote=["a.csv"])
     assert capsys.readouterr().out == "task  split=0.5\nper_class=True\nWrote a.csv\n"
     context = click.Context(app.get_command(None, "evaluate"))  # type: ignore[arg-type]
@@ -132,9 +128,7 @@ def test_arguments_in_messages_are_options_and_results_stay_as_they_are(
     assert translate("promise is old", ["promise"]) == "PROMISE is old"
 
 
-def test_progress_is_a_bar_on_terminals_and_lines_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_progress_is_a_bar_on_terminals_only(monkeypatch: Any) -> None:
     for is_terminal, lines, count in ((False, True, 3), (False, False, 0), (True, False, None)):
         screen, output, clock = io.StringIO(), sys.stdout, iter([0.0, 5.0, 40.0, 40.0, 41.0])
         terminal = console.SafeConsole(file=screen, force_terminal=is_terminal, width=100)

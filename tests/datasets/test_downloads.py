@@ -147,9 +147,7 @@ def start(site: Site, folder: Path, **headers: str) -> None:
     site.asked.clear()
 
 
-def test_a_file_arrives_and_attempts_continue_where_the_last_one_stopped(
-    site: Site, tmp_path: Path
-) -> None:
+def test_attempts_continue_where_the_last_one_stopped(site: Site, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
     site.plan = [cut(10_000)] * 20
     assert fetch(site, tmp_path, SHA, progress=lambda *call: seen.append(call)) == BODY
@@ -213,9 +211,7 @@ def test_a_bad_address_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
         download(Download("http://host:port/x", "x"), tmp_path)
 
 
-def test_a_checksum_is_enough_to_resume_and_catches_foreign_bytes(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_checksum_lets_resume_and_catches_foreign_bytes(site: Site, tmp_path: Path) -> None:
     start(site, tmp_path)
     assert fetch(site, tmp_path, SHA) == BODY
     assert site.ranges() == ["bytes=1000-"]
@@ -255,7 +251,7 @@ def test_chunks_need_no_length_and_must_be_complete(site: Site, tmp_path: Path) 
     assert site.ranges() == [None, None, "bytes=256000-", None]
 
 
-def test_redirects_from_https_to_http_are_refused(
+def test_no_redirect_leaves_https(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsafe(self: Any, request: Any) -> Any:

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from tests.golden.cases import CASES, find_differences, key_of
+from tests.golden.cases import CASES, find_differences
 
 STORED = Path(__file__).with_name("cases.json")
 
@@ -27,11 +27,10 @@ def read_stored() -> dict[str, Any]:
 def main(chosen: list[str]) -> None:
     """Run the cases and write their results."""
     before = read_stored() if STORED.exists() else {}
-    first = {key_of(name): name for name in reversed(CASES)}  # of all engines, DuckDB
-    found = {key: before[key] for key in before if key in first}
-    for key, name in reversed(first.items()):
+    found = {name: before[name] for name in before if name in CASES}
+    for name in CASES:
         if not chosen or any(name.startswith(start) for start in chosen):
-            found[key] = compute(name)
+            found[name] = compute(name)
     lines = [f"{json.dumps(key)}: {json.dumps(found[key])}" for key in sorted(found)]
     STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     changed = [key for key in found if find_differences(before.get(key), found[key])]

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metapac import PS, MetaPS, Monitor, combine_sites, load, read_pilot, read_provenance, read_site
-from metapac.fewshot import (
-    MLP,
-    MetaCP,
-    ProtoNet,
-    heart_groups,
-    load_learner,
-    load_pools,
-    split_classes,
-    train,
+from metapac import (
+    PS,
+    MetaPS,
+    Monitor,
+    combine_sites,
+    fewshot,
+    load,
+    read_pilot,
+    read_provenance,
+    read_site,
 )
 from metapac.fewshot.scoring import read_stored
 from metapac.fewshot.study.run import read_guarantee, read_rows, read_settings
@@ -77,17 +77,15 @@ def test_promises_of_other_kinds(old: Path) -> None:
     assert single.thresholds_.tolist() == [0.05400000140070915, 0.11800000071525574]
     assert (single.precision_, single.epsilon) == (np.float32, {"a": 0.2, "b": 0.3})
     intervals = load(old / "intervals.json")
-    ends = intervals.predict_interval([5.0], scale=[2.0])
-    assert (intervals.threshold_, ends.tolist()) == (
-        -7.62,
-        [[-10.240000000000022, 20.240000000000023]],
-    )
+    found = intervals.predict_interval([5.0], scale=[2.0])
+    ends = [[-10.240000000000022, 20.240000000000023]]
+    assert (intervals.threshold_, found.tolist()) == (-7.62, ends)
     columns = {"task": "site", "prediction": "predicted", "y": "length", "scale": "scale"}
     assert intervals.columns_ == columns
     examples, conformal = load(old / "ps.json"), load(old / "meta_cp.json")
     assert isinstance(examples, PS)
     assert examples.threshold_ == 0.168
-    assert isinstance(conformal, MetaCP)
+    assert isinstance(conformal, fewshot.MetaCP)
     assert (conformal.lambda_, conformal.threshold(0.0)) == (-0.231, 0.23099999999999998)
 
 
@@ -129,26 +127,26 @@ def test_weights_are_used_by_adapt_and_predict(old: Path) -> None:
         ("maml.safetensors", [0.3320395, 0.3333171, 0.3346434]),
         ("run", [0.2912760, 0.6179737, 0.0907503]),
     ):
-        scorer = load_learner(old / name).adapt(x[:3], np.arange(3))
+        scorer = fewshot.load_learner(old / name).adapt(x[:3], np.arange(3))
         assert scorer.predict_proba(x)[3].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_checkpoint_resumes(old: Path) -> None:
     arrays = np.load(old / "classes.npz")
     sizes = {"train": 8, "validation": 4, "calibration": 4, "test": 4}
-    pools = split_classes(arrays["x"], arrays["y"], **sizes, rng=0)
+    pools = fewshot.split_classes(arrays["x"], arrays["y"], **sizes, rng=0)
     drawing: dict[str, Any] = {"ways": 3, "shots": 2, "queries": 2, "episodes_per_epoch": 8}
     options: dict[str, Any] = {"epochs": 3, "validation_tasks": 4, "device": "cpu"}
-    learner = ProtoNet(MLP(4, width=3, rng=0))
+    learner = fewshot.ProtoNet(fewshot.MLP(4, width=3, rng=0))
     options |= {"checkpoint": old / "checkpoint"}
-    history = train(learner, pools.train, pools.validation, **drawing, **options)
+    history = fewshot.train(learner, pools.train, pools.validation, **drawing, **options)
     assert [epoch.loss for epoch in history.epochs[:2]] == [2.4576165676116943, 2.1194541454315186]
     assert history.epochs[2].loss == pytest.approx(1.381992220878601, rel=1e-3)
 
 
 def test_a_run_gives_its_pools_back(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(old)
-    pools = load_pools("run").pools
+    pools = fewshot.load_pools("run").pools
     assert pools.calibration.names == [5, 7, 17, 18]
     assert pools.test.names == [1, 9, 14, 15]
     small = ["--tasks", 4, "--queries", 2, "--device", "cpu"]
@@ -189,7 +187,7 @@ def test_a_study_has_the_same_rows(old: Path) -> None:
 
 def test_a_data_cache_opens(old: Path) -> None:
     sizes = {"train": 2, "validation": 0, "calibration": 2, "test": 0}
-    pools = heart_groups(**sizes, rng=0, home=old / "data")
+    pools = fewshot.heart_groups(**sizes, rng=0, home=old / "data")
     assert pools.train.names + pools.calibration.names == [
         "2021 Alabama", "2022 Alabama", "2021 Ohio", "2022 Ohio",
     ]  # fmt: skip

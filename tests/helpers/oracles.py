@@ -13,6 +13,9 @@ import mpmath
 import numpy as np
 from scipy import special, stats
 
+from metapac import Guarantee
+from metapac.evidence import ranks_within
+from metapac.fewshot import synthetic
 from metapac.fewshot.synthetic import Family
 
 FALSE_ALARM = 1e-6
@@ -21,9 +24,8 @@ FALSE_ALARM = 1e-6
 def binomial_cdf(k: int, n: int, epsilon: float) -> Fraction:
     """P[Binomial(n, epsilon) <= k], summed as fractions of the very double passed."""
     p = Fraction(epsilon)
-    return sum(
-        (math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(k + 1)), start=Fraction(0)
-    )
+    terms = (math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(k + 1))
+    return sum(terms, start=Fraction(0))
 
 
 def allowed_errors(n: int, epsilon: float, delta: float) -> int:
@@ -188,3 +190,42 @@ class TiedFamily(Family):
         # The error falls with p, and equals epsilon at this p.
         border = special.betainccinv(below, self.levels - below + 1, epsilon)
         return float(stats.beta.cdf(border, self.a, self.b))
+
+
+class TwoPointFamily(synthetic.TwoPointFamily):
+    """The hardest tasks, with the exact chance that Meta-PS fails on them."""
+
+    def probability_of_one(self, guarantee: Guarantee, *, tasks: int, examples: int) -> float:
+        """Return the exact probability that Meta-PS chooses 1, a threshold that is too high."""
+        # The threshold is 1 if at some level the number of task thresholds of 0 is at most the
+        # rank. The threshold of a task is 0 if it has more misses than the level allows. A higher
+        # level allows more misses and has fewer such tasks: their counts form a Markov chain, each
+        # a binomial thinning of the one before.
+        rank_by_misses: dict[int, int] = {}  # misses that a task may have -> tasks of threshold 0
+        ranks = guarantee.allowed_low_thresholds(tasks)
+        within = ranks_within(np.array([examples]), guarantee)[0].tolist()
+        for misses, rank in zip(within, ranks, strict=True):
+            if misses >= 0:  # otherwise every task threshold is -inf
+                rank_by_misses[misses] = max(rank, rank_by_misses.get(misses, -1))
+        result, previous = 0.0, 1.0
+        alive = np.zeros(tasks + 1)  # P(this many thresholds are 0, and 1 was not chosen so far)
+        alive[tasks] = 1.0
+        counts = np.arange(tasks + 1)
+        for misses, rank in sorted(rank_by_misses.items()):
+            low = self.bad * float(stats.binom.sf(misses, examples, self.miss))
+            thinned = stats.binom.pmf(counts[:, None], counts[None, alive > 0], low / previous)
+            alive = np.asarray(thinned @ alive[alive > 0])
+            result, previous = result + float(alive[: rank + 1].sum()), low
+            alive[: rank + 1] = 0.0
+        return result
+
+
+def draw_examples(
+    family: synthetic.NormalFamily, task: float, examples: int, rng: Any
+) -> tuple[Any, Any]:
+    """Return scores of all labels of a normal task, and the true labels."""
+    generator = np.random.default_rng(rng)
+    labels = generator.integers(family.classes, size=examples)
+    scores = generator.standard_normal((examples, family.classes))
+    scores[np.arange(examples), labels] += task
+    return scores, labels

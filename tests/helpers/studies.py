@@ -15,6 +15,7 @@ from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.run import find_seeds, read_guarantee, read_rows, seed_folder
 from metapac.fewshot.study.summary import Summary, summarise
 from metapac.fewshot.synthetic import NormalFamily
+from tests.helpers.oracles import draw_examples
 
 GUARANTEE = Guarantee(epsilon=0.3, alpha=0.4, delta=0.2)
 FAMILY = NormalFamily(classes=3)
@@ -41,7 +42,7 @@ class SmallStudy:
             np.repeat(np.arange(self.tasks), self.examples),
             [
                 ScoredTask.from_predictions(
-                    *FAMILY.draw_examples(signal, len(labelled), rng),
+                    *draw_examples(FAMILY, signal, len(labelled), rng),
                     labelled=labelled,
                     quantile=guess if self.quantiles else None,
                 )

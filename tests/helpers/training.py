@@ -86,13 +86,6 @@ def without_seconds(history: History) -> list[Epoch]:
     return [replace(epoch, seconds=0.0) for epoch in history.epochs]
 
 
-def run_python(*arguments: str, **environment: str) -> str:
-    process = start_python(*arguments, **environment)
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return output
-
-
 def start_python(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *arguments],

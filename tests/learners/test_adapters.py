@@ -18,22 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    MAML,
-    MLP,
-    CallableLearner,
-    ClassPool,
-    FixedModel,
-    GroupPool,
-    ProtoNet,
-    PrototypeLearner,
-    SklearnLearner,
-    Task,
-    accuracy,
-    score_examples,
-    score_tasks,
-)
+from metapac import InvalidInput, fewshot
+from metapac.fewshot import CallableLearner, FixedModel, PrototypeLearner, SklearnLearner, accuracy
 from metapac.fewshot.adapters import Learner
 
 Array = NDArray[Any]
@@ -54,8 +40,8 @@ def nearest(support_x: Array, support_y: Array, x: Array) -> Array:
 LEARNERS: dict[str, Learner] = {
     "sklearn": SklearnLearner(LogisticRegression()),
     "callable": CallableLearner(nearest),
-    "protonet": ProtoNet(MLP(4, rng=0)),
-    "maml": MAML(MLP(4, rng=0), classes=5),
+    "protonet": fewshot.ProtoNet(fewshot.MLP(4, rng=0)),
+    "maml": fewshot.MAML(fewshot.MLP(4, rng=0), classes=5),
 }
 EVERY = pytest.mark.parametrize("learner", LEARNERS.values(), ids=list(LEARNERS))
 
@@ -74,14 +60,9 @@ def test_every_learner_satisfies_the_protocol(learner: Learner) -> None:
     np.testing.assert_array_equal(scorer.predict_proba(X[10:]), actual)
     again = learner.adapt(X[:10].copy(), Y.tolist(), classes=5).predict_proba(X[10:])
     np.testing.assert_array_equal(again, actual)
-
-
-@EVERY
-def test_one_label_and_one_example(learner: Learner) -> None:
-    for count in (1, 3):
-        actual = learner.adapt(X[:count], [2] * count, classes=4).predict_proba(X[10:])
-        assert (actual[:, [0, 1, 3]] == 0).all()
-        assert (actual[:, 2] > 0).all()
+    for count in (1, 3):  # one label
+        certain = learner.adapt(X[:count], [2] * count, classes=4).predict_proba(X[10:])
+        assert (certain > 0).tolist() == [[False, False, True, False]] * 20
 
 
 BAD_SUPPORT: list[tuple[Any, Any, Any, str]] = [
@@ -144,14 +125,14 @@ def test_what_cannot_be_adapted_is_rejected() -> None:
             SklearnLearner(estimator)
     no_adapt: Any = len
     nothing: Any = type("Own", (), {"adapt": lambda self, x, y: None})
-    task = Task.from_arrays(X[:2], [0, 1], X[2:4], [0, 1], name="a")
+    task = fewshot.Task.from_arrays(X[:2], [0, 1], X[2:4], [0, 1], name="a")
     for learner, message in (
         (no_adapt, r"a method adapt\(x, y\), got"),
         (nothing, "must have a method adapt"),
-        (nothing(), r"Own.adapt must return .*predict_proba\(x\), got"),
+        (nothing(), r"adapt must return .*predict_proba\(x\), got"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            score_tasks(learner, [task])
+            fewshot.score_tasks(learner, [task])
 
 
 class Uniform:
@@ -176,7 +157,7 @@ def test_classes_are_passed_to_learners_that_take_them() -> None:
 
     for adapt, columns in ((by_labels, 2), (by_classes, 3), (by_options, 3)):
         learner = type("Own", (), {"adapt": adapt})()
-        scores = score_examples(learner, [[0], [1]], [0, 1], [[2]], classes=columns)
+        scores = fewshot.score_examples(learner, [[0], [1]], [0, 1], [[2]], classes=columns)
         assert scores.shape == (1, columns)
 
 
@@ -198,22 +179,22 @@ def test_a_fixed_model_gets_the_columns_that_it_was_fitted_on() -> None:
     encode = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
     labels = np.arange(30) % 2
     model = make_pipeline(encode, LogisticRegression()).fit(table, labels)
-    pool = GroupPool(table, labels, np.repeat(["ohio", "utah"], 15))
-    scores, _ = score_tasks(FixedModel(model), pool.tasks(shots=0, rng=0))
+    pool = fewshot.GroupPool(table, labels, np.repeat(["ohio", "utah"], 15))
+    scores, _ = fewshot.score_tasks(FixedModel(model), pool.tasks(shots=0, rng=0))
     expected = model.predict_proba(table)[np.arange(30), labels]
     np.testing.assert_allclose(np.sort(scores), np.sort(expected), rtol=1e-9)
-    shuffled = GroupPool(table[["sex", *"dcba"]].drop(columns="a"), labels, pool.groups)
+    shuffled = fewshot.GroupPool(table[["sex", *"dcba"]].drop(columns="a"), labels, pool.groups)
     with pytest.raises(ValueError, match="columns are missing"):
-        score_tasks(FixedModel(model), shuffled.tasks(shots=0, rng=0))
+        fewshot.score_tasks(FixedModel(model), shuffled.tasks(shots=0, rng=0))
 
 
 def test_unsuitable_fixed_models_are_rejected() -> None:
     named = LogisticRegression().fit(X[:4], ["ill", "well", "ill", "well"])
     known, negative = (LogisticRegression().fit(X[: len(y)], y) for y in (Y, [-1, 0]))
     for model, classes, message in (
-        (named, 2, r"labels \['ill', 'well'\], but the task has labels 0 \.\. 1"),
+        (named, 2, r"labels \['ill', 'well'\], but the task has 2 labels"),
         (named, None, r"labels \['ill', 'well'\]"),
-        (known, 3, r"labels \[0, 3\], but the task has labels 0 \.\. 2"),
+        (known, 3, r"labels \[0, 3\], but the task has 3 labels, from 0"),
         (negative, None, r"labels \[-1, 0\]"),
     ):
         with pytest.raises(ValueError, match=f"fitted on {message}"):
@@ -221,20 +202,6 @@ def test_unsuitable_fixed_models_are_rejected() -> None:
     for unsuitable in (3.0, LogisticRegression):
         with pytest.raises(ValueError, match="a fitted classifier or a function"):
             FixedModel(unsuitable)
-
-
-def test_bad_probabilities_are_rejected() -> None:
-    cases: list[tuple[Any, str]] = [
-        (np.ones((30, 3)), r"must return a row .* \(30, 4 to 5\), got shape \(30, 3\)"),
-        (np.ones((30, 6)), r"got shape \(30, 6\)"),
-        (np.ones((29, 5)), r"got shape \(29, 5\)"),
-        (np.full((30, 5), -2.5), r"got -2.5\. .* outputs='logits' or outputs='scores'"),
-        (np.full((30, 5), np.nan), "none negative .* got nan"),
-    ]
-    for output, message in cases:
-        scorer = CallableLearner(lambda *_, output=output: output).adapt(X[:10], Y, classes=5)
-        with pytest.raises(ValueError, match=message):
-            scorer.predict_proba(X)
 
 
 def minus_distance(support_x: Any, support_y: Any, x: Any) -> Any:
@@ -245,6 +212,8 @@ def minus_distance(support_x: Any, support_y: Any, x: Any) -> Any:
 def test_outputs_of_each_kind_are_checked() -> None:
     cases: list[tuple[str, Any, str]] = [
         ("probabilities", [[0.6, 0.6]], "got a row .* 1.2"),
+        ("probabilities", [[0.5, -2.5]], r"got -2.5\. .* outputs='logits' or outputs='scores'"),
+        ("probabilities", [[0.5, np.nan]], "none negative .* got nan"),
         ("logits", [[np.nan, 0.0]], "must return logits that can be compared, got NaN"),
         ("logits", [[np.inf, 0.0]], "must return logits that can be compared, got infinity"),
         ("scores", [[np.nan, 0.0]], "must return scores that can be compared, got NaN"),
@@ -288,7 +257,7 @@ def test_logits_that_look_like_probabilities_are_pointed_out() -> None:
 CLASSES = np.repeat(np.arange(8), 12)
 RNG = np.random.default_rng(0)
 POINTS = (RNG.normal(size=(8, 3))[CLASSES] + 0.8 * RNG.normal(size=(96, 3))).astype(np.float32)
-POOL = ClassPool(POINTS, CLASSES)
+POOL = fewshot.ClassPool(POINTS, CLASSES)
 SHAPE: dict[str, Any] = {"ways": 4, "shots": 2, "queries": 3, "tasks": 25, "rng": 6}
 
 
@@ -302,10 +271,12 @@ def plain_accuracy(learner: Any, pool: Any, tasks: int, rng: int, **shape: Any) 
 
 
 def test_accuracy_equals_that_of_tasks_scored_one_by_one() -> None:
-    shifted = ClassPool(POINTS, CLASSES, transform=lambda rng: lambda x, rng: x + rng.normal())
+    shifted = fewshot.ClassPool(
+        POINTS, CLASSES, transform=lambda rng: lambda x, rng: x + rng.normal()
+    )
     learners: list[Any] = [
-        ProtoNet(MLP(3, rng=0)),
-        MAML(MLP(3, width=4, rng=0), classes=4, steps=1),
+        fewshot.ProtoNet(fewshot.MLP(3, rng=0)),
+        fewshot.MAML(fewshot.MLP(3, width=4, rng=0), classes=4, steps=1),
         PrototypeLearner(),
         SklearnLearner(KNeighborsClassifier(1)),
         CallableLearner(minus_distance, outputs="logits"),
@@ -320,7 +291,7 @@ def test_accuracy_equals_that_of_tasks_scored_one_by_one() -> None:
         assert actual.low == pytest.approx(min(low, exact.low))
         assert actual.high == pytest.approx(max(high, exact.high))
         assert [type(end) for end in (actual.value, actual.low, actual.high)] == [float] * 3
-    groups = GroupPool(POINTS, CLASSES % 2, np.arange(96) % 6, classes=2)
+    groups = fewshot.GroupPool(POINTS, CLASSES % 2, np.arange(96) % 6, classes=2)
     shape: dict[str, Any] = {"shots": 4, "queries": 5, "tasks": 10, "rng": 1}
     expected = plain_accuracy(PrototypeLearner(), groups, **shape)
     assert accuracy(PrototypeLearner(), groups, **shape).value == pytest.approx(np.mean(expected))
@@ -329,20 +300,13 @@ def test_accuracy_equals_that_of_tasks_scored_one_by_one() -> None:
 
 
 def test_the_interval_of_an_accuracy_is_honest() -> None:
-    certain = ClassPool(100.0 * CLASSES[:, None], CLASSES)
+    certain = fewshot.ClassPool(100.0 * CLASSES[:, None], CLASSES)
     sure = accuracy(PrototypeLearner(), certain, **SHAPE)
     assert (sure.value, sure.high) == (1, 1)
     assert sure.low == pytest.approx(0.025 ** (1 / 300))  # not one of 300 queries is wrong
     one = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 1})
     assert (one.low, one.high) == (0.0, 1.0)
     assert str(one).endswith("% (0.0 to 100.0%, 1 task)")
-    # 200 intervals at 95 %: fewer than 165 cover with probability 2e-9 if each does so with 0.95.
-    truth = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 4000, "rng": 99}).value
-    covered = 0
-    for rng in range(200):
-        found = accuracy(PrototypeLearner(), POOL, **{**SHAPE, "tasks": 30, "rng": rng})
-        covered += found.low <= truth <= found.high
-    assert covered >= 165
     for options, message in (
         ({"tasks": 0}, "tasks must be a whole number from 1"),
         ({"ways": 9}, "ways"),

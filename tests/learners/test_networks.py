@@ -16,16 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from metapac.fewshot import (
-    MLP,
-    Conv4,
-    ProtoNet,
-    PrototypeLearner,
-    ResNet12,
-    ResNet50,
-    SentenceCNN,
-    Sphere,
-)
+from metapac.fewshot import MLP, Conv4, ProtoNet, PrototypeLearner, ResNet12, SentenceCNN, Sphere
 from metapac.fewshot.learners import networks
 from tests.helpers.refusals import assert_refused
 
@@ -55,7 +46,7 @@ def small_sentence_cnn(words: Any = WORDS, **options: Any) -> SentenceCNN:
 EXAMPLES: dict[str, tuple[Callable[[], networks.Backbone], Any, str]] = {
     "conv4": (lambda: Conv4(1, 28, rng=0), images(28, 1), "b85d5cc97408"),
     "resnet12": (lambda: ResNet12(rng=0), images(16), "e9ad855c95b1"),
-    "resnet50": (lambda: ResNet50(rng=0), images(16), "e961d294ad92"),
+    "resnet50": (lambda: networks.ResNet50(rng=0), images(16), "e961d294ad92"),
     "mlp": (lambda: MLP(6, rng=0), np.random.default_rng(2).normal(size=(5, 6)), "c722f8d4e04f"),
     "sentence_cnn": (small_sentence_cnn, sentences(3), "93c34d690b57"),
 }
@@ -104,7 +95,7 @@ def test_every_weight_gets_a_gradient_in_training(name: str) -> None:
 
 
 def test_the_stages_of_resnet50_are_strided() -> None:
-    backbone, shapes = ResNet50(rng=0).eval(), []
+    backbone, shapes = networks.ResNet50(rng=0).eval(), []
     for stage in backbone.stages:
         stage.register_forward_hook(lambda _, __, out: shapes.append(tuple(out.shape)))
     backbone(torch.tensor(images(32, count=1)))
@@ -152,8 +143,9 @@ def test_conv4_equals_four_blocks_by_loops() -> None:
 
 
 def test_a_residual_block_equals_that_of_loops() -> None:
-    twelve, fifty = ResNet12(1, rng=0).blocks[0], ResNet50(1, rng=0).get_submodule("stages.0.1")
-    for block, slope, channels in ((twelve, 0.1, 1), (fifty, 0.0, 256)):
+    twelve, fifty = ResNet12(1, rng=0), networks.ResNet50(1, rng=0)
+    last = fifty.get_submodule("stages.0.1")
+    for block, slope, channels in ((twelve.blocks[0], 0.1, 1), (last, 0.0, 256)):
         state = with_random_statistics(block.double().eval())
         x = np.random.default_rng(5).normal(size=(channels, 4, 4))
 

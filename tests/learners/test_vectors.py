@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -18,16 +16,8 @@ from scipy.optimize import check_grad
 from sklearn.linear_model import Ridge
 from torch import nn
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    ClassPool,
-    GroupPool,
-    LogisticLearner,
-    ProtoNet,
-    PrototypeLearner,
-    RidgeLearner,
-    Task,
-)
+from metapac import InvalidInput, fewshot
+from metapac.fewshot import ClassPool, LogisticLearner, PrototypeLearner, RidgeLearner, Task
 from metapac.fewshot.learners import vectors
 from metapac.fewshot.learners.vectors import Objective
 
@@ -78,8 +68,8 @@ def softmax(logits: Any) -> Any:
 def test_prototypes_equal_a_protonet_on_the_identity(seed: int, kind: str, width: int) -> None:
     task = draw_task(*draw(kind, seed, width), seed)
     for expected in (
-        ProtoNet(nn.Identity()).bank(task.x).predict_proba(task),
-        predict(ProtoNet(nn.Identity()), task),
+        fewshot.ProtoNet(nn.Identity()).bank(task.x).predict_proba(task),
+        predict(fewshot.ProtoNet(nn.Identity()), task),
     ):
         actual = predict(PrototypeLearner(), task)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
@@ -91,9 +81,7 @@ def test_prototypes_equal_a_protonet_on_the_identity(seed: int, kind: str, width
     scale=st.sampled_from([1e-3, 1.0, 1e3]),
     offset=st.sampled_from([0.0, 1.0, 1e6]),
 )
-def test_distances_lose_no_digits_against_exact_fractions(
-    seed: int, scale: float, offset: float
-) -> None:
+def test_distances_lose_no_digits(seed: int, scale: float, offset: float) -> None:
     rng = np.random.default_rng(seed)
     support, query = offset + scale * rng.normal(size=(5, 6)), offset + scale * rng.normal(size=6)
     labels = np.array([0, 1, 1, 0, 3])
@@ -203,27 +191,12 @@ def test_bad_input_is_named() -> None:
             action()
 
 
-def test_torch_is_not_imported() -> None:
-    code = (
-        "import sys, numpy as np; "
-        "from metapac.fewshot import ClassPool, PrototypeLearner, accuracy, score_tasks; "
-        "pool = ClassPool(np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 6); "
-        "score_tasks(PrototypeLearner(), pool.tasks(3, ways=3, shots=2, queries=2, rng=0)); "
-        "accuracy(PrototypeLearner(), pool, tasks=4); print('torch' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
-
-
 # Banks, for studies.
 
 
 @every_learner
 @pytest.mark.parametrize("work", [1, 200, 2**22])
-def test_a_bank_gives_what_adapting_gives(
-    learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bank_equals_adapting(learner: Any, work: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_WORK", work)
     pool = ClassPool(X, Y)
     drawn = [
@@ -249,11 +222,11 @@ def test_a_bank_gives_what_adapting_gives(
 
 @every_learner
 @pytest.mark.parametrize("work", [1, 2**22])
-def test_leaving_one_out_equals_a_plain_loop(
+def test_leaving_one_out_is_a_loop(
     learner: Any, work: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "_WORK", work)
-    pool = GroupPool(X, Y % 3, np.arange(120) % 4)
+    pool = fewshot.GroupPool(X, Y % 3, np.arange(120) % 4)
     tasks = list(pool.tasks(5, shots=6, queries=2, rng=0))
     actual = learner.bank(pool.x).leave_one_out(tasks)
     for row, task in zip(actual, tasks, strict=True):

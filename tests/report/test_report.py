@@ -16,18 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metapac import (
-    PS,
-    BadArtefact,
-    Columns,
-    InvalidInput,
-    MetaPS,
-    MissingExtra,
-    Monitor,
-    Scored,
-    evaluate,
-    open_table,
-)
+import metapac as mp
 from metapac.fewshot import MetaCP
 from metapac.guarantee import format_share
 from metapac.provenance import Provenance, write_scores
@@ -37,7 +26,7 @@ from tests.report.conftest import CLASSES, LEVELS, ODD, Reader, calibrate, draw_
 
 
 @pytest.fixture(scope="module")
-def html(promise: MetaPS, labelled: Scored) -> str:
+def html(promise: mp.MetaPS, labelled: mp.Scored) -> str:
     return report(promise, labelled, title=ODD[0], examples=9)
 
 
@@ -47,8 +36,8 @@ def page(html: str) -> Reader:
 
 
 @pytest.fixture(scope="module")
-def watched(promise: MetaPS) -> Monitor:
-    monitor = Monitor(promise)
+def watched(promise: mp.MetaPS) -> mp.Monitor:
+    monitor = mp.Monitor(promise)
     for rng, batch in enumerate(("2026-01", "2026-02")):
         data = draw_scores([f"{batch} {i}" for i in range(6)], rng + 5)
         monitor.add(data.scores, data.tasks, data.labels, batch=batch)
@@ -61,8 +50,8 @@ def show_misses(row: dict[str, Any]) -> list[str]:
     return [f"{row['missed']} of {row['examples']}", rates[0], f"{rates[1]} to {rates[2]}", ""]
 
 
-def test_the_numbers_are_those_of_evaluate(page: Reader, promise: MetaPS, labelled: Scored) -> None:
-    found = evaluate(promise, labelled)
+def test_numbers_are_those_of_evaluate(page: Reader, promise: Any, labelled: Any) -> None:
+    found = mp.evaluate(promise, labelled)
     values = found.to_dict()
     worst = page.tables["The worst new hospitals"]
     assert len(worst) == 10
@@ -87,10 +76,8 @@ def test_the_numbers_are_those_of_evaluate(page: Reader, promise: MetaPS, labell
         assert classes[part["class"]][1:] == show_misses(part)
 
 
-def test_each_class_has_its_claim_its_threshold_and_its_rows(
-    per_class: MetaPS, labelled: Scored
-) -> None:
-    page, found = Reader(report(per_class, labelled)), evaluate(per_class, labelled)
+def test_each_class_has_its_claim_and_rows(per_class: Any, labelled: Any) -> None:
+    page, found = Reader(report(per_class, labelled)), mp.evaluate(per_class, labelled)
     parts = found.by_class or {}
     card = page.text[: page.text.index("What is not guaranteed")]
     worst = page.tables["The worst new hospitals"]
@@ -116,8 +103,8 @@ def test_of_many_classes_no_cut_is_silent() -> None:
     scores[np.arange(len(tasks)), labels] += 0.95
     names = np.array(classes)[labels]
     levels: dict[str, Any] = {"epsilon": 0.3, "alpha": 0.4, "delta": 0.2, "per_class": True}
-    promise = MetaPS(**levels).calibrate(scores, tasks, names, classes=classes)
-    new = Scored(scores + 1e-6, np.char.add("new ", tasks.astype(str)), names, classes)
+    promise = mp.MetaPS(**levels).calibrate(scores, tasks, names, classes=classes)
+    new = mp.Scored(scores + 1e-6, np.char.add("new ", tasks.astype(str)), names, classes)
     text = Reader(report(promise, new)).text
     assert text.count("get a set without it.") == 4
     for words in (
@@ -132,7 +119,7 @@ def test_of_many_classes_no_cut_is_silent() -> None:
         assert words in text
 
 
-def test_names_are_text_and_nothing_else(html: str, page: Reader, promise: MetaPS) -> None:
+def test_names_are_text_and_nothing_else(html: str, page: Reader, promise: mp.MetaPS) -> None:
     for name in (ODD[0], ODD[1], ODD[4], ODD[5], "</script><b>owl", "triage <3.1>"):
         assert name in page.text
     tags = [tag for tag, _attributes in page.tags]
@@ -186,11 +173,7 @@ def test_references_lead_somewhere_and_all_can_be_read_aloud(html: str, page: Re
 
 
 def test_a_file_and_its_predictor_give_the_same_report_but_for_the_file(
-    promise: MetaPS,
-    labelled: Scored,
-    watched: Monitor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    promise: Any, labelled: Any, watched: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     import matplotlib
 
@@ -210,7 +193,7 @@ def test_a_file_and_its_predictor_give_the_same_report_but_for_the_file(
     assert dict(matplotlib.rcParams) == before
 
 
-def test_fields_are_filled_or_left_to_write_in(promise: MetaPS) -> None:
+def test_fields_are_filled_or_left_to_write_in(promise: mp.MetaPS) -> None:
     fields = {"purpose", "owner", "population", "dates", "conditions", "valid-until", "next-review"}
     blank = Reader(report(promise))
     assert fields < {found.get("id") for tag, found in blank.tags if tag in ("input", "textarea")}
@@ -229,7 +212,7 @@ def test_fields_are_filled_or_left_to_write_in(promise: MetaPS) -> None:
 SCORES, TASKS = np.random.default_rng(0).random(6000), np.repeat(np.arange(60), 100)
 KINDS: dict[str, tuple[Any, str]] = {
     "PS": (
-        PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 99)),
+        mp.PS(epsilon=0.1, delta=0.1).calibrate(np.linspace(0, 1, 99)),
         "At most 10% of new examples of the same kind get a set without the true label.",
     ),
     "MetaCP": (
@@ -237,15 +220,15 @@ KINDS: dict[str, tuple[Any, str]] = {
         "Averaged over new tasks of the same kind, at most 20%",
     ),
     "trivial": (
-        MetaPS(**LEVELS, on_infeasible="trivial").calibrate([0.5] * 60, np.arange(60) // 10),
+        mp.MetaPS(**LEVELS, on_infeasible="trivial").calibrate([0.5] * 60, np.arange(60) // 10),
         "none of 6",
     ),
     "expectation": (
-        MetaPS(epsilon=0.2, alpha=0.3, delta=None, min_examples=20).calibrate(SCORES, TASKS),
+        mp.MetaPS(epsilon=0.2, alpha=0.3, delta=None, min_examples=20).calibrate(SCORES, TASKS),
         "In at least 70% of new tasks of the same kind with at least 20 examples, at most 20%",
     ),
     "clusters": (
-        MetaPS(epsilon=0.2, alpha=0.3, delta=0.1).calibrate(
+        mp.MetaPS(epsilon=0.2, alpha=0.3, delta=0.1).calibrate(
             *(np.linspace(0, 1, 4000), np.tile(np.arange(40), 100)),
             clusters={task: f"owner {task // 2}" for task in range(40)},
         ),
@@ -255,7 +238,7 @@ KINDS: dict[str, tuple[Any, str]] = {
 }
 
 
-def test_every_kind_of_guarantee_has_its_report(promise: MetaPS) -> None:
+def test_every_kind_of_guarantee_has_its_report(promise: mp.MetaPS) -> None:
     for predictor, words in KINDS.values():
         page = Reader(report(predictor))
         assert words in page.text
@@ -283,12 +266,12 @@ def test_regression(tmp_path: Path) -> None:
     table = pd.DataFrame({"site": sites, "predicted": rng.normal(50, 9, 2000)})
     table["sd"] = rng.uniform(5, 15, 2000)
     table = table.assign(true=table.predicted + table.sd * rng.normal(size=2000))
-    columns = Columns(task="site", prediction="predicted", y="true", scale="sd")
-    promise = MetaPS(**LEVELS).calibrate(open_table(table, columns))
+    columns = mp.Columns(task="site", prediction="predicted", y="true", scale="sd")
+    promise = mp.MetaPS(**LEVELS).calibrate(mp.open_table(table, columns))
     table.assign(site="new " + table.site, true=table.true + 1e-4).to_csv(tmp_path / "new.csv")
-    data = open_table(tmp_path / "new.csv")
+    data = mp.open_table(tmp_path / "new.csv")
     page = Reader(report(promise, data, examples=6))
-    width = evaluate(promise, data).to_dict()["width"]
+    width = mp.evaluate(promise, data).to_dict()["width"]
     claim = f"get an interval without the true number. The intervals are {width:,.4g} wide"
     checksum = hashlib.sha256((tmp_path / "new.csv").read_bytes()).hexdigest()
     for words in (claim, "new.csv", checksum):
@@ -301,11 +284,11 @@ def test_regression_from_quantiles() -> None:
     table = pd.DataFrame({"site": sites, "true": rng.normal(50, 9, 2000)})
     table = table.assign(q5=table.true - rng.uniform(5, 15, 2000), q95=table.true + 10)
     table.loc[::17, "q95"] = table.q5 + 1  # too close together: the interval is empty
-    columns = Columns(task="site", lower="q5", upper="q95", y="true")
-    promise = MetaPS(**LEVELS).calibrate(open_table(table, columns))
+    columns = mp.Columns(task="site", lower="q5", upper="q95", y="true")
+    promise = mp.MetaPS(**LEVELS).calibrate(mp.open_table(table, columns))
     assert promise.threshold_ > 1
     new = table.assign(site="new " + table.site, true=table.true + 1e-4)
-    page = Reader(report(promise, open_table(new), examples=40))
+    page = Reader(report(promise, mp.open_table(new), examples=40))
     for words in ("Lower quantile, column", "beyond the two predicted quantiles", "no number"):
         assert words in page.text
     assert "nan" not in page.text
@@ -319,10 +302,10 @@ def find_card(*arguments: Any, **options: Any) -> tuple[str, str]:
     return card.split('"')[3].removeprefix("card is-"), Reader(card).text
 
 
-def test_verdicts_colour_the_card(promise: MetaPS, labelled: Scored) -> None:
+def test_verdicts_colour_the_card(promise: mp.MetaPS, labelled: mp.Scored) -> None:
     few, tiny = (draw_scores(["new 1", "new 2"], 3, examples=n) for n in (50, 2))
-    more, unknown = (evaluate(promise, data).to_dict()["verdict"] for data in (few, tiny))
-    method = MetaPS(**LEVELS, on_infeasible="trivial").calibrate([0.5] * 10, ["a"] * 10)
+    more, unknown = (mp.evaluate(promise, data).to_dict()["verdict"] for data in (few, tiny))
+    method = mp.MetaPS(**LEVELS, on_infeasible="trivial").calibrate([0.5] * 10, ["a"] * 10)
     many = draw_scores([f"new {i}" for i in range(200)], 3)
     bad = spoil(draw_scores([f"bad {i}" for i in range(20)], 6))
     trivial = "nothing to check Nothing to check: every label is kept, so none is missed."
@@ -342,10 +325,10 @@ def test_verdicts_colour_the_card(promise: MetaPS, labelled: Scored) -> None:
 def test_a_neglected_class_turns_the_card_amber() -> None:
     rng = np.random.default_rng(0)
     scores = rng.random(6000)
-    promise = MetaPS(epsilon=0.1, alpha=0.2, delta=0.1).calibrate(0.5 + scores / 2, TASKS)
+    promise = mp.MetaPS(epsilon=0.1, alpha=0.2, delta=0.1).calibrate(0.5 + scores / 2, TASKS)
     rare = rng.random(6000) < 0.02
     labels, new = np.where(rare, "yes", "no"), [f"new {task}" for task in TASKS]
-    data = Scored(np.where(rare, 0.1, 0.9 + scores / 100), new, labels)
+    data = mp.Scored(np.where(rare, 0.1, 0.9 + scores / 100), new, labels)
     colour, text = find_card(promise, data)
     assert colour == "caution"
     assert "Checked on new tasks: holds, but a class is missed" in text
@@ -353,8 +336,8 @@ def test_a_neglected_class_turns_the_card_amber() -> None:
     assert "not known: the labelled data have scores of true labels only" in text
 
 
-def test_an_amber_light_turns_the_card_amber(promise: MetaPS, labelled: Scored) -> None:
-    monitor = Monitor(promise, false_alarm=1e-12)
+def test_an_amber_light_turns_the_card_amber(promise: mp.MetaPS, labelled: mp.Scored) -> None:
+    monitor = mp.Monitor(promise, false_alarm=1e-12)
     bad = spoil(draw_scores([f"bad {i}" for i in range(8)], 5))
     monitor.add(bad.scores, bad.tasks, bad.labels, batch="April", allow=["direction"])
     assert (monitor.alarm, monitor.amber) == (None, monitor.ambers[-1])
@@ -368,11 +351,9 @@ def test_an_amber_light_turns_the_card_amber(promise: MetaPS, labelled: Scored) 
     assert "Monitor: amber" not in find_card(promise, None, monitor=monitor)[1]
 
 
-def test_an_alarm_is_the_first_thing_to_see(
-    promise: MetaPS, labelled: Scored, watched: Monitor
-) -> None:
+def test_an_alarm_is_seen_first(promise: Any, labelled: Any, watched: Any) -> None:
     bad = spoil(draw_scores([f"bad {i}" for i in range(20)], 5))
-    monitor = Monitor(promise)
+    monitor = mp.Monitor(promise)
     monitor.add(bad.scores, bad.tasks, bad.labels, batch="April", allow=["direction"])
     assert monitor.alarm is not None
     after = monitor.course.index(monitor.alarm) + 1
@@ -388,8 +369,8 @@ def test_an_alarm_is_the_first_thing_to_see(
     assert "12 hospitals and may be read at any time, so it needs more evidence" in text
 
 
-def test_the_monitor_has_to_be_of_this_promise(
-    promise: MetaPS, calibration: Scored, watched: Monitor, tmp_path: Path
+def test_a_monitor_of_another_promise(
+    promise: Any, calibration: Any, watched: Any, tmp_path: Path
 ) -> None:
     watched.save(tmp_path / "monitor.json")
     for monitor in (watched, tmp_path / "monitor.json"):
@@ -398,20 +379,18 @@ def test_the_monitor_has_to_be_of_this_promise(
         assert rows[-1][-1] == f"{watched.wealth:.3g}"
         missed = sum(int(row[2].split(" of ")[0]) for row in rows)
         assert missed == sum(step.missed for step in watched.course)
-        with pytest.raises(InvalidInput, match="another"):
+        with pytest.raises(mp.InvalidInput, match="another"):
             report(calibrate(calibration, epsilon=0.3), monitor=monitor)
-    empty = Monitor(promise)
+    empty = mp.Monitor(promise)
     assert "or it has seen nothing yet" in report(promise, monitor=empty)
     data = draw_scores([f"later {i}" for i in range(3_000)], 5, examples=5)
     empty.add(data.scores, data.tasks, data.labels)
     assert len(report(promise, monitor=empty)) < 400_000  # a long course is a small drawing
 
 
-def test_examples_are_shown_only_if_wanted_and_new(
-    promise: MetaPS, labelled: Scored, calibration: Scored
-) -> None:
+def test_new_examples_are_shown_if_wanted(promise: Any, labelled: Any, calibration: Any) -> None:
     caption = "Some patients and what they are given"
-    evaluated = report(promise, evaluate(promise, labelled), examples=3)
+    evaluated = report(promise, mp.evaluate(promise, labelled), examples=3)
     for html in (report(promise, labelled), evaluated):
         assert "Checked on new hospitals" in html
         assert caption not in html
@@ -421,9 +400,9 @@ def test_examples_are_shown_only_if_wanted_and_new(
     for _task, truth, labels, outcome in rows:
         assert (truth in labels.split(", ")) == (outcome == "contains it")
     true = labelled.scores[np.arange(1000), [*map(CLASSES.index, labelled.labels)]]
-    assert caption not in report(promise, Scored(true, labelled.tasks), examples=7)  # no sets
-    other = replace(evaluate(promise, labelled), epsilon=0.01, verdict=None)
-    with pytest.raises(InvalidInput) as caught:
+    assert caption not in report(promise, mp.Scored(true, labelled.tasks), examples=7)  # no sets
+    other = replace(mp.evaluate(promise, labelled), epsilon=0.01, verdict=None)
+    with pytest.raises(mp.InvalidInput) as caught:
         report(promise, other)
     assert caught.value.parameters == ("labelled",)
     # Tasks that are not new are named.
@@ -434,7 +413,7 @@ def test_examples_are_shown_only_if_wanted_and_new(
     assert "because they were used in calibration, training or the pilot: old 0." in text
 
 
-def test_files_say_which_model_gave_their_scores(promise: MetaPS, tmp_path: Path) -> None:
+def test_files_say_which_model_gave_their_scores(promise: mp.MetaPS, tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
     data = draw_scores([f"new {i}" for i in range(20)], 1)
     columns = {"site": data.tasks.tolist(), "y": data.labels.tolist()}
@@ -442,27 +421,25 @@ def test_files_say_which_model_gave_their_scores(promise: MetaPS, tmp_path: Path
     about = Provenance(model="triage <3.1>", details={"weights_checksum": "abc"})
     write_scores(path, columns, about)
     os.utime(path, (1_700_000_000, 1_700_000_000))
-    names = Columns(task="site", label="y", columns=["p_0", "p_1", "p_2"], classes=data.classes)
-    text = Reader(report(promise, open_table(path, names))).text
+    names = mp.Columns(task="site", label="y", columns=["p_0", "p_1", "p_2"], classes=data.classes)
+    text = Reader(report(promise, mp.open_table(path, names))).text
     for words in ("last changed 2023-11-14", "model: triage <3.1>", "weights checksum: abc"):
         assert words in text
 
 
-def test_only_earlier_reports_are_overwritten_and_not_by_a_failure(
-    promise: MetaPS, tmp_path: Path
-) -> None:
+def test_only_reports_are_overwritten_and_not_by_a_failure(promise: Any, tmp_path: Path) -> None:
     path, page, output = (tmp_path / f"{name}.html" for name in ("promise", "page", "report"))
     promise.save(path)  # a promise file may have any name
     page.write_text("<html>My own page</html>")
     for target, words in ((path, "is also the input"), (page, "must not replace a file that is")):
         before = target.read_bytes()
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(mp.InvalidInput, match=words):
             report(path, output=target)
         assert target.read_bytes() == before
     output.touch()
     first = report(promise, title="first", output=output)
-    with pytest.raises(InvalidInput):
-        report(promise, Scored([0.5], ["old 1"]), output=output)
+    with pytest.raises(mp.InvalidInput):
+        report(promise, mp.Scored([0.5], ["old 1"]), output=output)
     assert output.read_text(encoding="utf-8") == first
     report(promise, title="second", output=output)
     assert "<h1><bdi>second</bdi></h1>" in output.read_text(encoding="utf-8")
@@ -476,10 +453,10 @@ REFUSED: list[Any] = [
     ({"model": "other"}, "model"),
     ({"false_alarm": 0.5, "labelled": draw_scores(["new"], 0)}, "false_alarm"),
     ({"labelled": "new.csv"}, "labelled"),  # a path names no columns
-    ({"labelled": Scored([0.5], ["old 1"])}, None),
+    ({"labelled": mp.Scored([0.5], ["old 1"])}, None),
     ({"sign_off": {"owner": "me"}}, "sign_off"),
     ({"promise": {"epsilon": 0.1}}, "promise"),
-    ({"promise": KINDS["MetaCP"][0], "labelled": Scored([0.5], ["a"])}, "labelled"),
+    ({"promise": KINDS["MetaCP"][0], "labelled": mp.Scored([0.5], ["a"])}, "labelled"),
 ]
 REFUSED_FIELDS: list[Any] = [
     ({"decision": "yes"}, "decision"),
@@ -489,22 +466,20 @@ REFUSED_FIELDS: list[Any] = [
 ]
 
 
-def test_what_cannot_be_used_is_refused(
-    promise: MetaPS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused(promise: Any, tmp_path: Path, monkeypatch: Any) -> None:
     for arguments, parameter in REFUSED:
-        with pytest.raises(InvalidInput) as caught:
+        with pytest.raises(mp.InvalidInput) as caught:
             report(**{"promise": promise, **arguments})
         assert caught.value.parameters == (() if parameter is None else (parameter,))
     for fields, parameter in REFUSED_FIELDS:
-        with pytest.raises(InvalidInput) as caught:
+        with pytest.raises(mp.InvalidInput) as caught:
             SignOff(**fields)
         assert caught.value.parameters == (parameter,)
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(BadArtefact, match="is not a metapac promise file"):
+    with pytest.raises(mp.BadArtefact, match="is not a metapac promise file"):
         report(tmp_path / "other.json")
     for module in ("jinja2", "matplotlib"):  # checked before the work
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            with pytest.raises(MissingExtra, match=r"a report needs .*metapac\[report\]'"):
+            with pytest.raises(mp.MissingExtra, match=r"a report needs .*metapac\[report\]'"):
                 report(promise, labelled="no such file")

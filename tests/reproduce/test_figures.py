@@ -11,7 +11,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from metapac.fewshot import draw_images_with_sets, paper_methods, run_study
-from metapac.fewshot.reproduce import figures
+from metapac.fewshot.study import figures
 from metapac.fewshot.study.rows import Rows
 from metapac.plots import INK, LIMIT
 from tests.helpers.studies import GUARANTEE, SmallStudy
@@ -107,9 +107,7 @@ def test_errors_per_set_are_those_of_each_set(rows: Rows, drawn: list[Any]) -> N
     assert names(drawn[0].axes[-1])[-1] == "20"
 
 
-def test_sets_with_a_threshold_of_zero_are_counted_among_those_shown(
-    rows: Rows, drawn: list[Any]
-) -> None:
+def test_sets_with_a_threshold_of_zero_are_counted(rows: Rows, drawn: list[Any]) -> None:
     zero = (rows.method == "Meta-PS even") & np.isin(rows.draw, [1, 2, 21])
     one_task = (rows.method == "Meta-CP") & (rows.task == 0)
     kept = replace(rows, threshold=np.where(zero | one_task, 0.0, rows.threshold))
@@ -147,33 +145,17 @@ def test_an_infeasible_method_says_what_it_needs(drawn: list[Any]) -> None:
         assert "keeps every label: needs more tasks or examples" in result  # Meta-CP
         assert sum(text.startswith("keeps") for text in result) == 5
     figures.draw_error_per_set(rows, STRICT, title="", path="some.png")
-    assert legend(drawn[0].axes[0]) == [
-        "Meta-PS even (keeps every label: needs 52 tasks of 16 examples)",
-        "Meta-CP (keeps every label: needs more tasks or examples)",
-    ]
+    assert "keeps every label: needs 52 tasks of 16" in legend(drawn[0].axes[0])[0]
 
 
-def test_all_figures_are_written_and_the_same_twice(rows: Rows, tmp_path: Path) -> None:
-    few = rows.take(rows.draw < 2)
-    paths = figures.draw_figures(few, GUARANTEE, tmp_path / "new" / "folder", title="a <b> & c")
-    assert [path.name for path in paths] == [
-        "error.png", "error.svg", "size.png", "size.svg", "error_per_set.png",
-        "error_per_set.svg", "error_per_delta.png", "error_per_delta.svg",
-    ]  # fmt: skip
-    for path in paths:
-        assert path.read_bytes().startswith(b"\x89PNG" if path.suffix == ".png" else b"<?xml")
-    assert len({path.read_bytes() for path in paths}) == 8
-    for name, draw in (
-        ("error.svg", figures.draw_error),
-        ("error_per_set.svg", figures.draw_error_per_set),
-    ):
-        draw(few, GUARANTEE, title="a <b> & c", path=tmp_path / name)
-        assert (tmp_path / name).read_bytes() == (tmp_path / "new/folder" / name).read_bytes()
+def test_a_figure_is_the_same_twice(rows: Rows, tmp_path: Path) -> None:
+    for name in "ab":
+        path = tmp_path / f"{name}.svg"
+        figures.draw_error_per_set(rows, GUARANTEE, title="a <b> & c", path=path)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
-def test_seeds_are_shown_together_and_other_methods_left_out(
-    rows: Rows, drawn: list[Any], tmp_path: Path
-) -> None:
+def test_seeds_are_shown_together(rows: Rows, drawn: list[Any], tmp_path: Path) -> None:
     """The draws of seeds are not mixed: those of the first are shown first."""
     hidden = replace(rows, method=np.where(rows.method == "oracle", "HCP", rows.method))
     other = replace(hidden, error=rows.error / 2)

@@ -23,22 +23,14 @@ from metapac.fewshot.datasets.pools import LoadedPools
 from metapac.fewshot.pools import GroupPool
 from metapac.fewshot.quantile_predictor import QuantilePredictor
 from metapac.fewshot.reproduce import run
-from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Experiment, list_controls
+from metapac.fewshot.reproduce.experiments import Experiment, list_controls
 from metapac.fewshot.scoring import read_stored
 from metapac.fewshot.study.draws import ScoredTask
 from metapac.fewshot.study.run import read_rows, read_settings
 from metapac.fewshot.training.loop import Recipe
+from tests.helpers import experiments as tiny
 from tests.helpers.commands import metapac
-from tests.helpers.experiments import (
-    CLASSES,
-    GROUPS,
-    STRONG,
-    TINY,
-    class_pools,
-    count_embedded,
-    group_pools,
-    shrink,
-)  # fmt: skip
+from tests.helpers.experiments import CLASSES, GROUPS, STRONG, class_pools, group_pools
 from tests.helpers.studies import GUARANTEE, SmallStudy, same_rows
 
 DATA = class_pools()
@@ -49,7 +41,7 @@ BANK = replace(CLASSES, tasks_from="bank", bank=(14, 5))
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Small data for the experiments of tests/helpers/experiments.py."""
-    shrink(monkeypatch)
+    tiny.shrink(monkeypatch)
     pools = {"sites": group_pools(), "points": DATA}
     monkeypatch.setattr(run, "load", lambda experiment, home: pools[experiment.data])
     monkeypatch.setattr("metapac.fewshot.reproduce.experiments.SMALL", (4,))
@@ -95,9 +87,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("e", [CLASSES, STRONG], ids=["episodes", "strong"])
-def test_a_learner_is_trained_once_and_described(
-    tmp_path: Path, trained: list[int], e: Experiment
-) -> None:
+def test_a_learner_is_trained_once(tmp_path: Path, trained: list[int], e: Experiment) -> None:
     first = start(tmp_path, e, rng=3).train("cpu")
     before = content(tmp_path)
     shutil.rmtree(tmp_path / "training")  # what is stored needs no checkpoint
@@ -123,7 +113,7 @@ def test_a_learner_is_trained_once_and_described(
 
 
 def with_training(**changes: Any) -> Experiment:
-    return replace(CLASSES, training=replace(TINY, **changes))
+    return replace(CLASSES, training=replace(tiny.TINY, **changes))
 
 
 OTHERS: dict[str, Callable[[Path], run.SeedRun]] = {
@@ -136,7 +126,7 @@ OTHERS: dict[str, Callable[[Path], run.SeedRun]] = {
 }
 
 
-def test_another_training_neither_replaces_this_one_nor_is_mistaken_for_it(
+def test_another_training_is_refused(
     tmp_path: Path, small: pytest.MonkeyPatch, trained: list[int]
 ) -> None:
     start(tmp_path).train("cpu")
@@ -160,16 +150,11 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
 
 
-def flip(path: Path) -> None:
-    old = path.read_bytes()
-    path.write_bytes(old[:-3] + bytes([old[-3] ^ 1]) + old[-2:])
-
-
 def replace_by_other_weights(path: Path) -> None:
     save_weights(run.build_learner(CLASSES, DATA, 7), path)
 
 
-@pytest.mark.parametrize("harm", [truncate, flip, Path.unlink, replace_by_other_weights])
+@pytest.mark.parametrize("harm", [truncate, Path.unlink, replace_by_other_weights])
 def test_a_damaged_file_is_made_again_from_the_checkpoint(
     tmp_path: Path, harm: Callable[[Path], None], trained: list[int]
 ) -> None:
@@ -228,13 +213,11 @@ def test_groups_are_measured_by_their_ranks_too(small: pytest.MonkeyPatch) -> No
 # What a seed stores, and its draws
 
 
-def test_a_control_embeds_no_pool_again_and_differs_in_one_thing(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
+def test_a_control_differs_in_one_thing(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     e = replace(CLASSES, guarantee=GUARANTEE)  # for which 12 tasks are enough
     own = start(tmp_path, e)
     learner = own.train("cpu")
-    embedded = count_embedded(small)
+    embedded = tiny.count_embedded(small)
     main = own.evaluate(learner, run.as_control(e))
     assert embedded == [180, 180, 180]  # validation, calibration and test
     controls = {control.name: control for control in list_controls(e)}
@@ -280,16 +263,14 @@ def test_another_predictor_is_not_shared(tmp_path: Path, small: pytest.MonkeyPat
     assert prepare(CLASSES, rng=1) == 6
 
 
-def test_arrays_of_another_run_and_damaged_ones_are_computed_again(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
+def test_damaged_arrays_are_computed_again(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     def draw(rng: int = 0, e: Experiment = CLASSES) -> Any:
         study = run.ExperimentStudy(e, run.build_learner(e, DATA, rng), DATA, tmp_path)
         assert study.preferred_backend == "threading"
         sent = pickle.loads(pickle.dumps(study))  # to workers
         return sent.draw(np.random.default_rng(0))
 
-    embedded = count_embedded(small)
+    embedded = tiny.count_embedded(small)
     first = draw()
     again = draw()
     assert len(embedded) == 3
@@ -307,9 +288,7 @@ def test_arrays_of_another_run_and_damaged_ones_are_computed_again(
     assert len(embedded) == 4
 
 
-def test_the_predictor_learns_from_scores_of_its_pool(
-    tmp_path: Path, small: pytest.MonkeyPatch
-) -> None:
+def test_the_predictor_learns_from_its_pool(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     pool = "train"
     e, learner = replace(CLASSES, predictor=pool), run.build_learner(CLASSES, DATA)
     predictors: dict[Any, QuantilePredictor] = {}
@@ -337,7 +316,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize("e", [CLASSES, GROUPS], ids=["classes", "groups"])
-def test_a_stopped_run_ends_with_the_same_rows(
+def test_a_stopped_run_ends_the_same(
     tmp_path: Path, small: pytest.MonkeyPatch, e: Experiment
 ) -> None:
     data = DATA if e is CLASSES else group_pools()
@@ -375,7 +354,7 @@ def test_tasks_of_a_bank_are_scored_once(tmp_path: Path, small: pytest.MonkeyPat
         rows = own.evaluate(learner, run.as_control(BANK))
     assert fast == [True] * (8 + 14 + 5)  # data that only one task has
     assert len(rows) == 2 * 3 * len(rows.methods())
-    embedded = count_embedded(small)
+    embedded = tiny.count_embedded(small)
     (longer,) = train_and_evaluate(start(tmp_path, replace(BANK, draws=3), data))
     assert embedded == []
     assert same_rows(longer.take(longer.draw < 2), rows)
@@ -403,11 +382,12 @@ def test_a_bank_study_takes_no_task_twice() -> None:
 
 
 @pytest.mark.parametrize("e", [GROUPS, STRONG], ids=["groups", "strong"])
-def test_each_seed_is_a_training_with_draws_of_its_own(
-    tmp_path: Path, trained: list[int], e: Experiment
-) -> None:
-    found = run.reproduce(e, tmp_path, seeds=2, rng=4, device="cpu")
+def test_each_seed_is_a_run_of_its_own(tmp_path: Path, trained: list[int], e: Experiment) -> None:
+    stages: list[str] = []
+    options: Any = {"device": "cpu", "progress": lambda stage, *_: stages.append(stage)}
+    found = run.reproduce(e, tmp_path, seeds=2, rng=4, **options)
     summary = found.summary
+    assert "seed 5: draws" in stages
     assert trained == [4, 5]
     for number, rows in zip((4, 5), summary.rows, strict=True):
         assert same_rows(rows, read_rows(tmp_path / f"seed-{number}"))
@@ -420,7 +400,7 @@ def test_each_seed_is_a_training_with_draws_of_its_own(
     assert known[0]["weights"] != known[1]["weights"]
 
 
-def test_more_seeds_and_draws_extend_a_run(
+def test_more_seeds_extend_a_run(
     tmp_path: Path, small: pytest.MonkeyPatch, trained: list[int]
 ) -> None:
     first = run.reproduce(CLASSES, tmp_path, seeds=2, device="cpu").summary
@@ -440,9 +420,7 @@ def test_more_seeds_and_draws_extend_a_run(
         assert same_rows(rows.take(rows.draw < 2), old)
 
 
-def test_a_folder_of_other_seeds_or_of_something_else_is_left_as_it_is(
-    tmp_path: Path, trained: list[int]
-) -> None:
+def test_a_folder_of_something_else_is_left_as_it_is(tmp_path: Path, trained: list[int]) -> None:
     run.reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")
     (tmp_path / "run" / "thesis.tex").touch()  # beside a run, it is no obstacle
     run.reproduce(CLASSES, tmp_path / "run", seeds=2, device="cpu")
@@ -466,50 +444,19 @@ def test_a_folder_of_other_seeds_or_of_something_else_is_left_as_it_is(
     assert trained == [0, 1]
 
 
-def test_controls_are_run_for_every_seed(tmp_path: Path, trained: list[int]) -> None:
-    plain = run.reproduce(CLASSES, tmp_path, seeds=2, device="cpu")
-    assert plain.controls == []
-    stages: list[str] = []
-    found = run.reproduce(
-        CLASSES, tmp_path, seeds=2, controls=True, device="cpu",
-        progress=lambda stage, done, total: stages.append(stage),
-    )  # fmt: skip
-    assert found.summary.lines == plain.summary.lines
-    assert trained == [0, 1]
-    controls = {control.name: result for control, result in found.controls}
-    assert {name: len(lines) for name, lines in controls.items()} == {
-        "seen": 2, "no-shift": 11, "n-12": 4,
-    }  # fmt: skip
-    for name, result in controls.items():
-        assert f"seed 1: {name}: draws" in stages
-        folders = [tmp_path / f"seed-{i}" / "controls" / name for i in range(2)]
-        stored = summarise([read_rows(folder) for folder in folders], result.guarantee)
-        assert result.lines == stored.lines
-        assert f"\nControl {name} (" in str(found)
-
-
-def test_glyphs_agree_with_the_claims_and_are_printed_and_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_glyphs_agree_with_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_CHARACTERS", (50, 10, 30, 30))
     monkeypatch.setattr(run, "QUANTILE_TASKS", 100)
     words = ("reproduce", "glyphs", "--draws", 3, "--device", "cpu", "-o", tmp_path, "--json")
-    result = metapac(*words)
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+    found = json.loads(metapac(*words).stdout)
     claims = {each["claim"].partition(":")[0]: each["status"] for each in found["claims"]}
     for name in ("Meta-PS even", "Meta-PS tight", "Meta-PS joint", "PS-Test"):
         assert claims[name] == "agrees"
     # Three draws, and tasks of 150 examples: what is seen may be noise.
     assert claims["PS"] in ("agrees", "cannot tell yet")
-    assert {claim["source"] for claim in found["claims"]} == {"not in the paper"}
-    for name in ("error", "size", "error_per_set", "error_per_delta"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 5000
-        assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
     learner = run.read_learner(tmp_path / "seed-0")
     assert found["accuracy"] == [learner["accuracy"]]
     assert learner["accuracy"] > 0.3  # chance is 0.2
-    assert learner["experiment"] == as_json("a", EXPERIMENTS["glyphs"].describe())
     rows = read_rows(tmp_path / "seed-0")
     ours, grid = (rows.select(name) for name in ("Meta-PS even", "Meta-PS even, grid"))
     gaps = ours.threshold - grid.threshold

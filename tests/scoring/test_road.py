@@ -13,23 +13,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from metapac import Context, InvalidInput
-from metapac.fewshot import (
-    MAML,
-    MLP,
-    CallableLearner,
-    ClassPool,
-    FixedModel,
-    GroupPool,
-    LogisticLearner,
-    ProtoNet,
-    PrototypeLearner,
-    RidgeLearner,
-    SklearnLearner,
-    Task,
-    score_examples,
-    score_tasks,
-)
+from metapac import Context, InvalidInput, fewshot
+from metapac.fewshot import ClassPool, ProtoNet, PrototypeLearner, Task, score_tasks
 from metapac.fewshot.scoring import Outputs, Stored, read_stored, score_matrix, tabulate
 from metapac.score_functions import NAMES, ScoreFunction
 
@@ -148,13 +133,16 @@ def test_nan_in_a_later_task_is_refused_for_every_score() -> None:
 
 def build(which: str, seed: int) -> Any:
     if which == "maml":
-        return MAML(MLP(16, width=8, rng=seed), classes=3, steps=2, step_size=0.1)
+        return fewshot.MAML(fewshot.MLP(16, width=8, rng=seed), classes=3, steps=2, step_size=0.1)
     if which == "maml conv":
         backbone = network("conv", seed)
         backbone.features = 8  # type: ignore[assignment]
-        return MAML(backbone, classes=3, steps=2, step_size=0.1)
-    vectors: Any = {"euclidean": PrototypeLearner(), "cosine": PrototypeLearner("cosine", 0.1)}
-    vectors |= {"ridge": RidgeLearner(0.5, 0.2), "logistic": LogisticLearner(0.3)}
+        return fewshot.MAML(backbone, classes=3, steps=2, step_size=0.1)
+    vectors: Any = {
+        "euclidean": PrototypeLearner(),
+        "cosine": PrototypeLearner("cosine", 0.1),
+    }
+    vectors |= {"ridge": fewshot.RidgeLearner(0.5, 0.2), "logistic": fewshot.LogisticLearner(0.3)}
     return vectors[which] if which in vectors else ProtoNet(network(which, seed))
 
 
@@ -170,7 +158,7 @@ OWN += ["euclidean", "cosine", "ridge", "logistic"]
     score=st.sampled_from([None, *NAMES]),
     batch=st.sampled_from([*BATCHES, 20]),
 )
-def test_a_score_depends_on_its_example_and_the_support_set_alone(
+def test_a_score_depends_on_its_example_alone(
     seed: int, kind: str, which: str, score: str | None, batch: int
 ) -> None:
     # To the last bit: at any batch size, in any order, from a pool, and from arrays.
@@ -180,7 +168,7 @@ def test_a_score_depends_on_its_example_and_the_support_set_alone(
 
     def predict(part: Any) -> Any:
         support = task.support_x, task.support_y
-        return score_examples(learner, *support, part, classes=3, score=score)
+        return fewshot.score_examples(learner, *support, part, classes=3, score=score)
 
     whole, order = predict(task.query_x), rng.permutation(20)
     np.testing.assert_array_equal(in_parts(predict, task.query_x, batch), whole)
@@ -319,7 +307,7 @@ def test_learners_of_others_are_safe_at_any_batch_size(
         logits = np.maximum(new.astype(precision) @ first, 0) @ (gain * second).astype(precision)
         return logits if outputs == "logits" else softmax(logits).astype(precision)
 
-    learner, task = CallableLearner(function, outputs=outputs), drawn_task(x, y, rng)
+    learner, task = fewshot.CallableLearner(function, outputs=outputs), drawn_task(x, y, rng)
     calibrated = score_tasks(learner, [task])[0]
     scorer = learner.adapt(task.support_x, task.support_y, classes=3)
     deployed = true_scores(in_parts(scorer.predict_proba, task.query_x, batch), task)
@@ -345,7 +333,7 @@ def test_a_score_of_your_own_is_calibrated_deployed_and_named(tmp_path: Path) ->
     scorer = learner.adapt(task.support_x, task.support_y)
     expected = odds_against(scorer.predict_proba(task.query_x).astype(float))
     support = task.support_x, task.support_y
-    matrix = score_examples(learner, *support, task.query_x, score=odds_against)
+    matrix = fewshot.score_examples(learner, *support, task.query_x, score=odds_against)
     np.testing.assert_allclose(matrix, expected, rtol=1e-4)
     lowered = score_tasks(learner, [task], score=odds_against)[0]
     true = true_scores(matrix, task)
@@ -353,7 +341,7 @@ def test_a_score_of_your_own_is_calibrated_deployed_and_named(tmp_path: Path) ->
     assert (lowered >= true - 1e-4 * np.abs(matrix).max(1)).all()
     name = f"{__name__}.odds_against"
     assert Context(score=odds_against).score == name
-    logits = CallableLearner(lambda *parts: np.zeros((len(parts[2]), 3)), outputs="logits")
+    logits = fewshot.CallableLearner(lambda *parts: np.zeros((len(parts[2]), 3)), outputs="logits")
     np.testing.assert_allclose(score_tasks(logits, [task], score=odds_against)[0], -2, rtol=1e-9)
 
 
@@ -379,8 +367,8 @@ def test_bad_scores_are_named() -> None:
         (int, "with a name"),
         (shifted, "must score each row by itself"),
         (running, "must score each row by itself"),
-        (bad_shape, r"of shape \(60, 3\), got float64 of shape \(60,\)"),
-        (not_a_number, "got NaN"),
+        (bad_shape, r"a score for each probability, of shape \(60, 3\)"),
+        (not_a_number, r"not NaN, got array\(\[\[nan"),
     ]
     for score, message in cases:
         with pytest.raises(InvalidInput, match=message) as raised:
@@ -389,7 +377,7 @@ def test_bad_scores_are_named() -> None:
 
 
 def test_outputs_that_are_scores_are_calibrated_as_they_are() -> None:
-    learner = FixedModel(lambda x: -np.abs(x[:, :2]), outputs="scores")
+    learner = fewshot.FixedModel(lambda x: -np.abs(x[:, :2]), outputs="scores")
     task = Task.from_arrays(X[:4], [0, 1, 0, 1], X[4:9], [0, 1, 1, 0, 1], name="a")
     scores, names = score_tasks(learner, [task])
     raw = true_scores(-np.abs(X[4:9, :2]), task)
@@ -403,7 +391,11 @@ def test_outputs_that_are_scores_are_calibrated_as_they_are() -> None:
 
 def test_tables_agree_with_a_slow_loop() -> None:
     tasks = ClassPool(X, LABELS[Y]).tasks(4, ways=[2, 3, 4], shots=4, queries=6, rng=1)
-    for learner in (protonet(), PrototypeLearner(), SklearnLearner(LogisticRegression())):
+    for learner in (
+        protonet(),
+        PrototypeLearner(),
+        fewshot.SklearnLearner(LogisticRegression()),
+    ):
         table, row = tabulate(learner, tasks, score="margin"), 0
         scores, ids = score_tasks(learner, tasks, score="margin")
         np.testing.assert_array_equal(table["score"], scores)
@@ -418,7 +410,7 @@ def test_tables_agree_with_a_slow_loop() -> None:
                 np.testing.assert_allclose(table["scores"][row], p[query] - others, atol=1e-5)
                 row += 1
         assert row == len(scores)
-    groups = GroupPool(X, Y % 3, np.arange(480) % 4).tasks(shots=20, rng=0)
+    groups = fewshot.GroupPool(X, Y % 3, np.arange(480) % 4).tasks(shots=20, rng=0)
     table = tabulate(PrototypeLearner(), groups)
     assert "classes" not in table
     assert table["label"].tolist() == (Y % 3)[table["example"]].tolist()
@@ -429,11 +421,10 @@ def test_tables_agree_with_a_slow_loop() -> None:
 
 def test_progress_counts_tasks_and_groups_may_come_twice() -> None:
     calls: list[tuple[str, int, int | None]] = []
-    score_tasks(protonet(), episodes(3), progress=lambda *call: calls.append(call))
-    tabulate(protonet(), iter(episodes(1)), progress=lambda *call: calls.append(call))
-    assert calls == [("scoring tasks", *call) for call in ((1, 3), (2, 3), (3, 3), (1, None))]
+    tabulate(protonet(), iter(episodes(2)), progress=lambda *call: calls.append(call))
+    assert calls == [("scoring tasks", 1, None), ("scoring tasks", 2, None)]
     groups = np.array(["north", "south"])[np.arange(480) % 2]
-    tasks = GroupPool(X, Y % 2, groups).tasks(5, shots=8, queries=10, rng=0)
+    tasks = fewshot.GroupPool(X, Y % 2, groups).tasks(5, shots=8, queries=10, rng=0)
     names = score_tasks(protonet(), tasks)[1]
     assert len(set(names.tolist())) == 5
     assert all(name.split("#")[0] in ("north", "south") for name in names)
@@ -471,19 +462,16 @@ def test_bad_tasks_and_learners_are_named() -> None:
 
 
 def test_what_was_stored_comes_back(tmp_path: Path) -> None:
-    path, learner = tmp_path / "scores.safetensors", protonet()
-    scores, tasks = score_tasks(learner, episodes())
-    Stored(learner.embed(X).numpy(), scores=scores, tasks=tasks, provenance={"rng": 1}).save(path)
-    found = read_stored(path)
-    np.testing.assert_array_equal(found.scores, scores)
-    np.testing.assert_array_equal(found.tasks, tasks)
-    np.testing.assert_array_equal(found.embeddings, learner.embed(X).numpy())
-    assert found.provenance == {"rng": 1}
+    path = tmp_path / "scores.safetensors"
     shots = {"shots": {2: (1, 5), 10: None}}
-    Stored(embeddings=X, labels=LABELS[Y], provenance=shots).save(path)
-    again = read_stored(path)
-    assert again.scores is None
-    np.testing.assert_array_equal(again.labels, LABELS[Y])
-    assert again.provenance == {"shots": {"2": [1, 5], "10": None}}
+    Stored(X, labels=LABELS[Y], scores=np.ones(2), tasks=np.arange(2), provenance=shots).save(path)
+    found = read_stored(path)
+    for array, expected in zip(
+        (found.embeddings, found.labels, found.scores, found.tasks),
+        (X, LABELS[Y], [1, 1], [0, 1]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(array, expected)
+    assert found.provenance == {"shots": {"2": [1, 5], "10": None}}
     with pytest.raises(InvalidInput, match="provenance must hold only"):
         Stored(scores=np.zeros(1), provenance={"rng": np.random.default_rng(0)}).save(path)

@@ -24,21 +24,13 @@ from metapac import Guarantee, InvalidInput, Scored, fewshot
 from metapac.data_checks import CHECKS
 from metapac.evidence import first_step
 from metapac.fewshot.study import draws
-from metapac.fewshot.study.methods import (
-    META_PS,
-    PS,
-    PS_TEST,
-    choose_ranks,
-    conformal_threshold,
-    digest_code,
-    quantile_of_quantiles_coverage,
-)
-from metapac.fewshot.study.rows import Rows, evaluate_draw
+from metapac.fewshot.study import methods as rules
+from metapac.fewshot.study.methods import META_PS, PS, PS_TEST, quantile_of_quantiles_coverage
+from metapac.fewshot.study.rows import evaluate_draw
 from metapac.fewshot.synthetic import NormalFamily
 from metapac.guarantee import JOINT_LEVELS
 from metapac.ranks import Level, joint_ranks
 from tests.helpers import oracles
-from tests.helpers.oracles import too_many
 from tests.helpers.studies import GUARANTEE, SmallStudy, scored_task
 
 PAPERS = Guarantee(epsilon=0.1, alpha=0.1, delta=1e-5)
@@ -88,18 +80,12 @@ def test_inconsistent_draws_are_refused() -> None:
     good: dict[str, Any] = {"labelled_scores": [0.5], "true_scores": [0.5, 0.5]}
     good |= {"scores": [[0.5, 0.1], [0.2, 0.5]]}
     assert not len(draws.ScoredTask(**good | {"labelled_scores": []}).labelled_scores)
-    bad: list[tuple[str, Any]] = [
-        ("labelled_scores", [np.nan]),
-        ("labelled_scores", [[0.5]]),
-        ("true_scores", [0.1, 0.9]),
-        ("true_scores", []),
-        ("scores", [[0.5, 0.1]]),
-        ("scores", [0.5, 0.5]),
-        ("quantile", np.inf),
-    ]
-    for name, value in bad:
-        with pytest.raises(InvalidInput, match=name):
-            draws.ScoredTask(**good | {name: value})
+    bad: list[dict[str, Any]] = [{"labelled_scores": x} for x in ([np.nan], [[0.5]])]
+    bad += [{"true_scores": x} for x in ([0.1, 0.9], [])]
+    bad += [{"scores": x} for x in ([[0.5, 0.1]], [0.5, 0.5])]
+    for change in (*bad, {"quantile": np.inf}):
+        with pytest.raises(InvalidInput, match=next(iter(change))):
+            draws.ScoredTask(**good | change)
     task = scored_task([[0.5]], [0])
     with pytest.raises(InvalidInput, match="tests"):
         draws.Draw(np.ones(2), np.arange(2), [])
@@ -115,7 +101,7 @@ examples = st.lists(
 
 
 @given(examples, st.sampled_from(["joint", "tight"]), st.sampled_from([np.float32, np.float64]))
-def test_scores_sorted_once_give_the_evidence_of_a_calibration(
+def test_scores_sorted_once_give_the_evidence(
     rows: list[tuple[int, float]], split: str, kind: Any
 ) -> None:
     guarantee = replace(GUARANTEE, split=split)
@@ -305,12 +291,12 @@ def test_coverage_is_the_exact_integral(data: st.DataObject) -> None:
     assert actual == pytest.approx(exact, abs=1e-12)
 
 
-@given(st.integers(1, 12), st.integers(1, 8), st.floats(0.02, 0.6))
+@given(st.integers(1, 8), st.integers(1, 6), st.floats(0.02, 0.6))
 def test_ranks_are_the_best_of_all_pairs(examples: int, tasks: int, epsilon: float) -> None:
     pairs = [(a, b) for a in range(1, examples + 1) for b in range(1, tasks + 1)]
     found = [quantile_of_quantiles_coverage(examples, tasks, *pair) for pair in pairs]
     enough = [coverage for coverage in found if coverage >= 1 - epsilon]
-    chosen = choose_ranks(examples, tasks, epsilon)
+    chosen = rules.choose_ranks(examples, tasks, epsilon)
     assert (chosen is None) == (not enough)
     if chosen is not None:
         assert quantile_of_quantiles_coverage(examples, tasks, *chosen) == min(enough)
@@ -331,12 +317,12 @@ def test_neighbours_take_the_ranks_of_their_papers() -> None:
 
 @given(st.integers(1, 40), st.floats(0.01, 0.99) | st.just(0.1))
 def test_a_conformal_threshold_has_its_exact_coverage(n: int, epsilon: float) -> None:
-    cut = conformal_threshold(np.arange(1, n + 1), epsilon)
+    cut = rules.conformal_threshold(np.arange(1, n + 1), epsilon)
     # The new score falls into each of the n + 1 gaps with equal probability.
     missed = 0 if cut == -math.inf else int(cut)
     assert Fraction(missed, n + 1) <= Fraction(epsilon) * (1 + Fraction(1, 2**49))
     assert Fraction(missed + 1, n + 1) > Fraction(epsilon) or missed == n
-    assert conformal_threshold(np.arange(1.0, 30.0), 0.1) == 3.0  # not lost to rounding
+    assert rules.conformal_threshold(np.arange(1.0, 30.0), 0.1) == 3.0  # not lost to rounding
 
 
 @given(
@@ -371,47 +357,8 @@ def test_hcp_covers_a_new_example_of_a_new_task_exactly() -> None:
     assert np.mean(missed) <= 0.5
 
 
-KNOWN = Guarantee(epsilon=0.2, alpha=0.2, delta=0.1)
-MANY = 200
-
-
-@pytest.fixture(scope="module")
-def known() -> Rows:
-    """Many draws of tasks whose error at any threshold is a number."""
-    study = fewshot.SyntheticStudy(NormalFamily(), tasks=60, examples=40, tests=10)
-    return fewshot.run_study(study, guarantee=KNOWN, draws=MANY, rng=0)
-
-
-def test_meta_ps_keeps_its_guarantee_and_ps_is_caught(known: Rows) -> None:
-    def violating_draws(method: str) -> int:
-        """In how many draws does the threshold violate the guarantee on too many tasks?"""
-        selected = known.select(method)
-        cuts = selected.threshold[selected.task == 0].tolist()
-        rates = [NormalFamily().violation_rate(cut, KNOWN.miss_rate) for cut in cuts]
-        return sum(rate > KNOWN.alpha for rate in rates)
-
-    for method in ("Meta-PS even", "Meta-PS tight", "Meta-PS joint"):
-        assert known.select(method).feasible.all()
-        assert not too_many(violating_draws(method), MANY, KNOWN.failure_probability)
-    assert too_many(violating_draws("PS"), MANY, KNOWN.failure_probability)
-    lines = fewshot.summarise(known, KNOWN)
-    assert (lines["Meta-PS tight"].satisfied, lines["PS"].satisfied) == (True, False)
-
-
-def test_the_oracle_is_exact_on_every_task(known: Rows) -> None:
-    best = known.select("oracle")
-    assert (best.error <= KNOWN.miss_rate).all()
-    assert best.error == pytest.approx(KNOWN.miss_rate)
-    for method in ("PS", "Meta-PS even", "PS-Test"):
-        rows = known.select(method)
-        valid = rows.error <= KNOWN.miss_rate
-        assert (rows.size[valid] >= best.size[valid] - 1e-12).all()
-
-
 @given(st.floats(0.001, 0.999), st.floats(-10, 10))
-def test_the_largest_threshold_of_a_known_task_is_within_a_digit(
-    epsilon: float, signal: float
-) -> None:
+def test_the_largest_threshold_of_a_known_task(epsilon: float, signal: float) -> None:
     task = draws.KnownTask(NormalFamily(), signal, np.ones(1))
     best = task.largest_threshold(epsilon)
     assert task.error([best])[0] <= epsilon < task.error([best + 1e-12])[0]
@@ -424,10 +371,8 @@ def returning(made: Any) -> Callable[[draws.Draw, Guarantee], Any]:
 def test_a_rule_returns_one_threshold_or_one_for_each_task() -> None:
     each = np.array([0.1, 0.2, 0.3, -np.inf])
     for made, cuts, feasible in (
-        (0.5, [0.5] * 4, True),
         (np.float32(0.5), [0.5] * 4, True),
         (1, [1.0] * 4, True),
-        (each, each.tolist(), True),
         (each.tolist(), each.tolist(), True),
         (fewshot.Chosen(each, np.array([True, True, True, False])), each.tolist(), False),
         (fewshot.Chosen(np.array(-np.inf), np.array(False)), [-np.inf] * 4, False),
@@ -441,15 +386,8 @@ def test_a_rule_returns_one_threshold_or_one_for_each_task() -> None:
 
 def test_a_rule_that_returns_something_else_is_told_what_to_return() -> None:
     yes = np.array(True)
-    wrong: list[Any] = [None, "0.5", "low", object(), np.nan, [0.1, 0.2], [0.1] * 3 + [np.nan]]
-    wrong += [
-        [[0.1] * 4],
-        [0.1, [0.2]],
-        1j,
-        fewshot.Chosen(np.ones(3), yes),
-        fewshot.Chosen(np.ones(4), np.ones(4)),
-    ]
-    for made in wrong:
+    wrong: list[Any] = [None, "0.5", object(), [0.1] * 3 + [np.nan], [[0.1] * 4], [0.1, [0.2]], 1j]
+    for made in (*wrong, fewshot.Chosen(np.ones(3), yes), fewshot.Chosen(np.ones(4), np.ones(4))):
         method = fewshot.Method("mine", returning(made), GUARANTEE)
         with pytest.raises(InvalidInput, match="'mine' must return a threshold .* of 4 new tasks"):
             fewshot.run_study(SmallStudy(), guarantee=GUARANTEE, methods=[method], draws=1)
@@ -461,7 +399,6 @@ def test_a_rule_that_returns_something_else_is_told_what_to_return() -> None:
 # Each program defines a rule; the second text, in place of the first, must change its checksum.
 PROGRAMS = {
     "name": ("def rule(draw, g):\n    return draw.low", "low", "high"),
-    "default": ("def rule(draw, g, cut=0.1):\n    return cut", "0.1", "5.0"),
     "keyword": ("def rule(draw, g, *, cut=0.1):\n    return cut", "0.1", "5.0"),
     "set": ("def rule(draw, g):\n    return draw in {'a', 'b', 'c'}", "'c'", "'d'"),
     "global": ("Z = 1.6\ndef rule(draw, g):\n    return Z", "1.6", "2.0"),
@@ -473,11 +410,6 @@ PROGRAMS = {
         "def make(cut):\n    return lambda draw, g: cut\nrule = make(0.1)", "make(0.1)", "make(5.0)"
     ),
     "partial": ("rule = functools.partial(lambda cut, draw, g: cut, 0.1)", "0.1", "5.0"),
-    "state": (
-        "class Rule:\n    def __init__(self):\n        self.cut = 0.1\n"
-        "    def __call__(self, draw, g):\n        return self.cut\nrule = Rule()",
-        "0.1", "5.0",
-    ),
     "method": (
         "class Rule:\n    @staticmethod\n    def f(x):\n        return 1\n"
         "    def choose(self, draw, g):\n        return self.f(g)\nrule = Rule().choose",
@@ -504,7 +436,7 @@ IMPORTS = "import functools\nfrom dataclasses import dataclass\nimport numpy as 
 def digest(program: str, file: str = "<one>") -> str:
     names: dict[str, Any] = {"__name__": "__main__", "draw": object(), "low": object()}
     exec(compile(IMPORTS + program, file, "exec"), names)
-    return digest_code(names["rule"])
+    return rules.digest_code(names["rule"])
 
 
 def test_code_is_the_same_until_it_changes_and_in_another_process() -> None:
@@ -525,9 +457,7 @@ def test_code_is_the_same_until_it_changes_and_in_another_process() -> None:
     assert json.loads(done.stdout) == [digest(program) for program, *_ in PROGRAMS.values()]
 
 
-def test_modules_of_the_user_are_part_of_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_modules_are_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "own").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import platform
 import shutil
@@ -186,36 +187,25 @@ def test_a_dask_cluster_is_sent_the_study_once(cluster: Any) -> None:
     assert counts[0] == counts[1] > 0
 
 
-class NotJson(SmallStudy):
-    def describe(self) -> dict[str, Any]:
-        return {"value": np.nan}
-
-
 def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
-    bad: dict[str, list[dict[str, Any]]] = {
-        "draws": [{"draws": 0}],
-        "n_jobs": [{"n_jobs": 0}, {"n_jobs": 1.5}, {"n_jobs": True}],
-        "methods": [
-            {"methods": ()},
-            {"methods": [Method("PS", PS, GUARANTEE)] * 2},
-            {"methods": [process_id]},
-        ],
-        "rng folder": [{"rng": None, "folder": tmp_path}],
-        "rng": [{"rng": np.random.default_rng(0), "folder": tmp_path}],
-        "study.describe()": [{"study": NotJson(), "folder": tmp_path}],
-    }
-    for words, cases in bad.items():
-        for case in cases:
-            assert_refused(words, run, **case)
+    bad: list[tuple[str, dict[str, Any]]] = [
+        ("draws", {"draws": 0}),
+        ("n_jobs", {"n_jobs": 0}),
+        ("n_jobs", {"n_jobs": True}),
+        ("methods", {"methods": ()}),
+        ("methods", {"methods": [Method("PS", PS, GUARANTEE)] * 2}),
+        ("methods", {"methods": [process_id]}),
+        ("rng folder", {"rng": None, "folder": tmp_path}),
+        ("rng", {"rng": np.random.default_rng(0), "folder": tmp_path}),
+        ("study.describe()", {"study": SmallStudy(tasks=math.nan), "folder": tmp_path}),  # type: ignore[arg-type]
+    ]
+    for words, changes in bad:
+        assert_refused(words, run, **changes)
     with pytest.raises(ValueError, match="abacus"):
         run(backend="abacus")
     assert not list(tmp_path.iterdir())
-
-
-def test_rows_are_selected_by_method_and_delta() -> None:
     rows = run(methods=paper_methods(GUARANTEE, second_delta=0.1))
-    assert {*rows.select("Meta-CP").delta.tolist()} == {0.2}
-    assert {*rows.select("Meta-CP", 0.1).delta.tolist()} == {0.1}
+    assert [{*rows.select("Meta-CP", delta).delta} for delta in (None, 0.1)] == [{0.2}, {0.1}]
     assert_refused("'PSS' PS at delta=0.2", rows.select, "PSS")
     assert_refused("'PS' at delta=0.3", rows.select, "PS", 0.3)
 
@@ -273,9 +263,7 @@ def test_a_table_from_before_the_last_columns_is_read(tmp_path: Path) -> None:
 def test_the_settings_say_all_that_the_rows_depend_on(tmp_path: Path) -> None:
     assert same_rows(run(tmp_path, rng=7), run(rng=7))
     result = read_settings(tmp_path)
-    assert result["guarantee"] == {"epsilon": 0.3, "alpha": 0.4, "delta": 0.2}
     assert (result["draws"], result["rng"]) == (DRAWS, 7)
-    assert result["study"] == SmallStudy().describe()
     versions = {"metapac": metapac.__version__, "numpy": np.__version__}
     versions |= {"scipy": scipy.__version__, "python": platform.python_version()}
     assert result["versions"] == versions
@@ -313,18 +301,14 @@ def fixed(cut: float, **version: str) -> list[Method]:
     return [Method("mine", names["mine"], GUARANTEE, **version)]
 
 
-def test_another_evaluation_is_refused_by_what_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_evaluation_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path)
     before = files(tmp_path)
     for words, changes in (
         ("rng=0 rng=1", {"rng": 1}),
         ("guarantee.epsilon=0.25", {"guarantee": replace(GUARANTEE, epsilon=0.25)}),
-        ("guarantee.alpha=0.5", {"guarantee": replace(GUARANTEE, alpha=0.5)}),
         ("study.tests=4 study.tests=5", {"study": SmallStudy(tests=5)}),
         ("methods=", {"methods": paper_methods(GUARANTEE)[:3]}),
-        ("methods=", {"methods": [*paper_methods(GUARANTEE), *fixed(0.1)]}),
     ):
         assert_refused(words, run, tmp_path, **changes)
     monkeypatch.setattr(np, "__version__", "9.9")
@@ -392,8 +376,7 @@ def test_evaluations_of_0_2_0_are_resumed(tmp_path: Path) -> None:
 def test_draws_of_lost_settings_are_never_reused(tmp_path: Path) -> None:
     run(tmp_path, rng=1)
     (tmp_path / "evaluation.json").unlink()
-    assert same_rows(run(tmp_path, Counting(), rng=2), run(rng=2))
-    assert len(COUNTED) == DRAWS
+    assert same_rows(run(tmp_path, rng=2), run(rng=2))
 
 
 MADE: list[int] = []

@@ -14,16 +14,7 @@ import pytest
 
 from metapac import Columns, InvalidInput, MetaPS, Monitor, NotCalibrated, open_table
 from metapac.tables import scores
-from tests.helpers.tables import (
-    calibrate_table,
-    compare,
-    evaluate_table,
-    monitor_table,
-    open_scores,
-    predict_table,
-    site_table,
-    summarise_table,
-)
+from tests.helpers import tables
 
 LOOSE: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.5, "delta": 0.5, "on_infeasible": "trivial"}
 TEXT, LISTS = pa.string(), pa.list_(pa.float64())
@@ -186,7 +177,7 @@ CALIBRATE: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
 def test_calibrate() -> None:
     for changes, options, expected in CALIBRATE:
         table = pa.table(TABLE | changes)
-        check(lambda: calibrate_table(table, **LOOSE | options), expected)
+        check(lambda: tables.calibrate_table(table, **LOOSE | options), expected)
 
 
 def promise(**changes: Any) -> MetaPS:
@@ -225,26 +216,26 @@ PREDICT: list[Any] = [
 def test_predict(tmp_path: Path) -> None:
     for changes, options, expected in PREDICT:
         table = pa.table(TABLE | changes)
-        check(lambda: predict_table(promise(), table, **options), expected)
+        check(lambda: tables.predict_table(promise(), table, **options), expected)
         path = tmp_path / "sets.csv"
         with pytest.raises(InvalidInput):
-            predict_table(promise(), table, **{"output": path} | options)
+            tables.predict_table(promise(), table, **{"output": path} | options)
         assert not path.exists()
 
 
 def test_predict_with_the_wrong_promise() -> None:
     table, each = pa.table(TABLE), promise(per_class=True)
-    check(lambda: predict_table(each, table, classes=["a", "c"]), "no column 'p_c'")
-    check(lambda: predict_table(each, table, columns="l", classes=["a", "c"]), ("classes",))
-    check(lambda: predict_table(each, table, prediction="guess"), "one threshold")
+    check(lambda: tables.predict_table(each, table, classes=["a", "c"]), "no column 'p_c'")
+    check(lambda: tables.predict_table(each, table, columns="l", classes=["a", "c"]), ("classes",))
+    check(lambda: tables.predict_table(each, table, prediction="guess"), "one threshold")
     of_class = promise()
     of_class.columns_ = {"task": "g", "score": "p_b"}  # which is not that of the true label
     more = pa.table(TABLE | {"p_c": [0.5, 0.5, 0.5]})
-    check(lambda: predict_table(of_class, more), ("label", "score", "classes"))
+    check(lambda: tables.predict_table(of_class, more), ("label", "score", "classes"))
     check(lambda: promise().predict(TABLE), ("table",))  # type: ignore[arg-type]
     residuals = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3)
     residuals.calibrate(-np.random.default_rng(0).random(800), np.repeat(np.arange(20), 40))
-    call = lambda: summarise_table(residuals, table, prediction="guess")  # noqa: E731
+    call = lambda: tables.summarise_table(residuals, table, prediction="guess")  # noqa: E731
     check(call, "intervals, not sets")
 
 
@@ -257,15 +248,17 @@ def test_quantiles_and_predictions_give_different_scores() -> None:
     by_pair = MetaPS(**level).calibrate_intervals(y, tasks=tasks, lower=noise - 1, upper=noise + 1)
     by_number = MetaPS(**level).calibrate_intervals(y, noise, tasks)
     for known, other in ((by_pair, {"prediction": "guess"}), (by_number, pair)):
-        check(lambda: predict_table(known, table, **other), ("prediction", "lower"))
+        check(lambda: tables.predict_table(known, table, **other), ("prediction", "lower"))
         check(
-            lambda: evaluate_table(known, table, task="g", y="truth", **other),
+            lambda: tables.evaluate_table(known, table, task="g", y="truth", **other),
             ("prediction", "lower"),
         )
     many = pa.table({"low": [1.0] * 20, "high": [0.0] * 11 + [2.0] * 9})
     swapped = {"lower": "low", "upper": "high"}
-    check(lambda: predict_table(by_pair, many, **swapped), "11 of 20 rows.*swapped")
-    assert predict_table(by_pair, many.slice(1), **swapped).to_pandas().notna().all(axis=None)
+    check(lambda: tables.predict_table(by_pair, many, **swapped), "11 of 20 rows.*swapped")
+    assert (
+        tables.predict_table(by_pair, many.slice(1), **swapped).to_pandas().notna().all(axis=None)
+    )
 
 
 NEW_TASKS: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = [
@@ -283,25 +276,28 @@ NEW_TASKS: list[tuple[dict[str, Any], dict[str, Any], str | tuple[str, ...]]] = 
 def test_evaluate_and_monitor() -> None:
     for changes, options, expected in NEW_TASKS:
         known, table = promise(), pa.table(TABLE | changes)
-        check(lambda: evaluate_table(known, table, **options), expected)
+        check(lambda: tables.evaluate_table(known, table, **options), expected)
         monitor = Monitor(known)
-        check(lambda: monitor_table(monitor, table, **options), expected)
+        check(lambda: tables.monitor_table(monitor, table, **options), expected)
         assert monitor.course == []
 
 
 def test_evaluate_with_the_wrong_promise() -> None:
     table, each = pa.table(TABLE), promise(per_class=True)
-    check(lambda: evaluate_table(each, table, **SCORE), ("label",))
-    call = lambda: evaluate_table(each, table, **LABEL, score="true", classes=["a", "x"])  # noqa: E731
+    check(lambda: tables.evaluate_table(each, table, **SCORE), ("label",))
+    call = lambda: tables.evaluate_table(each, table, **LABEL, score="true", classes=["a", "x"])  # noqa: E731
     check(call, "classes")
-    check(lambda: evaluate_table(promise(min_examples=9), table, **SCORE), "at least 9 examples")
+    check(
+        lambda: tables.evaluate_table(promise(min_examples=9), table, **SCORE),
+        "at least 9 examples",
+    )
     with pytest.raises(NotCalibrated):
-        evaluate_table(MetaPS(epsilon=0.1, alpha=0.1, delta=0.1), table, **SCORE)
+        tables.evaluate_table(MetaPS(epsilon=0.1, alpha=0.1, delta=0.1), table, **SCORE)
 
 
 def test_sizes(tmp_path: Path) -> None:
     for options, expected in (({"task": None}, ("task",)), ({"label": "z"}, "no column 'z'")):
-        table = open_scores(pa.table(TABLE), LABEL | options)
+        table = tables.open_scores(pa.table(TABLE), LABEL | options)
         check(lambda: table.sizes(by_class=True), expected)
     (tmp_path / "a.csv").write_text('g,s\na,1\n"",2\n')
     sources: list[tuple[Any, str]] = [
@@ -326,14 +322,14 @@ def test_site() -> None:
         ({"label": "g"}, "got 'u' in 2 rows"),
     ]
     for options, expected in sites:
-        check(lambda: site_table(table, **{"name": "a"} | options, **levels), expected)
+        check(lambda: tables.site_table(table, **{"name": "a"} | options, **levels), expected)
 
 
 def test_a_column_with_too_many_values_is_not_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "_MAX_CLASSES", 5)
     table = pa.table({"g": ["a"] * 6, "id": [f"row {i}" for i in range(6)], "s": [1.0] * 6})
     options = {"task": "g", "label": "id", "score": "s", "per_class": True}
-    check(lambda: calibrate_table(table, **options, **LOOSE), "'id' holds more than 5")
+    check(lambda: tables.calibrate_table(table, **options, **LOOSE), "'id' holds more than 5")
 
 
 def test_compare_tables() -> None:
@@ -350,5 +346,5 @@ def test_compare_tables() -> None:
         (new, known.assign(p_a=np.inf), "finite scores"),
         (new.drop(columns="g"), known, "no column 'g'"),
     ):
-        check(lambda a=changed, b=reference: compare(promise(), a, b, task="g"), expected)
-    check(lambda: compare(promise(), new, known), ("task",))
+        check(lambda a=changed, b=reference: tables.compare(promise(), a, b, task="g"), expected)
+    check(lambda: tables.compare(promise(), new, known), ("task",))

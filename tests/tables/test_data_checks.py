@@ -13,12 +13,7 @@ from metapac import InvalidInput, MetaPS
 from metapac.data_checks import CheckWarning
 from metapac.tables import data_checks
 from tests.helpers.engines import ENGINES, as_if_large, put
-from tests.helpers.tables import (
-    calibrate_table,
-    evaluate_table,
-    predict_table,
-    site_table,
-)
+from tests.helpers.tables import calibrate_table, evaluate_table, predict_table, site_table
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.2, "delta": 0.1}
 USED: dict[str, Any] = {"task": "site", "label": "y"} | LEVELS
@@ -82,9 +77,7 @@ def test_copies_and_the_direction_are_found_on_every_engine(engine: str) -> None
             calibrate_table(table, **USED, classes=["no", "yes", *others])
 
 
-def test_scores_near_the_ranks_show_whether_rows_are_counted(
-    frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_near_ranks_show_if_rows_are_counted(frame: pd.DataFrame, monkeypatch: Any) -> None:
     """Equal rows are counted if equal scores look like copies, or if no scores were fetched."""
     used: dict[str, Any] = {"task": "site", "score": "p_no", "columns": "q_*"} | LEVELS
     twice = pd.concat([frame, frame], ignore_index=True)
@@ -111,9 +104,7 @@ def test_the_score_of_one_class_is_not_that_of_the_true_label(frame: pd.DataFram
     calibrate_table(frame.drop(columns="p_no"), **used, score="p_yes")
 
 
-def test_a_score_that_is_missing_for_another_label(
-    frame: pd.DataFrame, tmp_path: Path, route: str
-) -> None:
+def test_scores_missing_for_other_labels(frame: pd.DataFrame, tmp_path: Path, route: str) -> None:
     gaps = frame.assign(p_yes=frame.p_yes.mask((frame.y == "no") & (frame.index < 5)))
     count = int(gaps.p_yes.isna().sum())
     with pytest.raises(InvalidInput, match=rf"missing in {count} of 3000 rows \(by class, 'yes': "):

@@ -76,9 +76,7 @@ def test_files_of_every_kind(name: str, engine: str, tmp_path: Path) -> None:
         assert result.threshold_ == expected.threshold_ > -np.inf
 
 
-def test_encodings_are_read_from_private_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encodings_have_private_copies(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     path = tmp_path / "site=ohio" / "a.csv.gz"
     for folder in (tmp_path / "scratch", path.parent):
@@ -113,17 +111,14 @@ def test_headers(tmp_path: Path) -> None:
     assert open_source(tmp_path / "a.TSV.GZ").table.columns == ("x", "y")
 
 
-TEXT = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8
-)
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+TEXT = st.text(CHARACTERS, min_size=1, max_size=8)
 NUMBER = st.floats(allow_nan=False).map(repr) | st.sampled_from(["1", " 2 ", "-.5", "1e3", "+inf"])
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(TEXT, NUMBER), min_size=1, max_size=6))
-def test_an_engine_reads_what_python_reads(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
-) -> None:
+def test_an_engine_reads_what_python_reads(tmp_path_factory: Any, rows: Any) -> None:
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -193,9 +188,7 @@ def test_folders_may_hold_the_task(engine: str, suffix: str, tmp_path: Path) -> 
     assert tasks(tmp_path / "run=5" / "d", engine) == ["a", "b"]
 
 
-def test_a_file_counts_once_however_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_counts_once(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     put(Path("d/a.parquet"), "a")
     Path("d/b.parquet").symlink_to(Path("d/a.parquet").absolute())

@@ -159,17 +159,6 @@ def test_repeats_are_counted_in_whole_tasks_and_by_their_size() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_sizes_ranges_and_averages(engine: str) -> None:
-    scores = [1.0, 7.0, 3.0, 5.0, math.inf]
-    frame = pd.DataFrame({"task": ["b", "a", "b", "b", "b"], "score": scores})
-    result = search.take_census(rows_of(put(engine, frame)), (0.0, 6.0))
-    assert (result.names.tolist(), result.sizes.tolist()) == (["a", "b"], [1, 4])
-    assert (result.low.tolist(), result.high.tolist()) == ([7, 1], [7, math.inf])
-    np.testing.assert_allclose(result.mean, [math.nan, 3])  # of 1, 3, 5: infinity is outside
-    np.testing.assert_allclose(result.spread, [math.nan, math.sqrt(8 / 3)])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("bounds", [None, EVERYTHING, (0.0, 2.0)])
 def test_nulls_and_nan_are_counted_with_their_tasks(engine: str, bounds: Any) -> None:
     if bounds == EVERYTHING and engine in ("postgres", "sqlite"):
@@ -178,16 +167,3 @@ def test_nulls_and_nan_are_counted_with_their_tasks(engine: str, bounds: Any) ->
     table = put_with_nan(engine, ["a", "a", "b", "c", "d", "d"], score)
     with pytest.raises(InvalidInput, match=r"4 .* out of 6 .*'a': 1, 'b': 1, 'c': 1, 'd': 1\)"):
         search.take_census(rows_of(table), bounds)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("extra", [0.0, math.inf, -math.inf, 1e20])
-def test_outliers_are_not_averaged(engine: str, extra: float) -> None:
-    scores = np.append(extra, np.random.default_rng(0).normal(size=500))
-    rows = rows_of(put(engine, pd.DataFrame({"task": "a", "score": scores})))
-    with as_if_large():
-        low, high = search.averaging_bounds(search.take_sample(rows), rows.source.traits) or (0, 0)
-    if engine in ("duckdb", "spark") and not extra:
-        assert (low, high) == EVERYTHING
-    else:  # engines that fail on squares that overflow always have bounds
-        assert -4 < low < -1 < 1 < high < 4

@@ -26,14 +26,8 @@ from metapac.tables.engines import constant_floats, constant_list, exact, pick, 
 from metapac.tables.output import check_output
 from metapac.tables.scores import FEW_CLASSES
 from metapac.tables.sets import IntervalSummary, is_kept, smallest_kept_scores, summarise_intervals
+from tests.helpers import tables
 from tests.helpers.engines import ENGINES, connection, one_row, put
-from tests.helpers.tables import (
-    evaluate_table,
-    open_scores,
-    open_source,
-    predict_table,
-    summarise_table,
-)
 
 MANY = FEW_CLASSES + 5
 WITH_LISTS = [engine for engine in ENGINES if engine != "sqlite"]
@@ -78,9 +72,7 @@ def test_constants_in_lists(engine: str) -> None:
     st.floats(allow_nan=False, width=16),
     st.integers(-3, 3),
 )
-def test_the_smallest_kept_score_is_the_smallest(
-    calibrated: Any, table: Any, value: float, off: int
-) -> None:
+def test_the_smallest_kept_score(calibrated: Any, table: Any, value: float, off: int) -> None:
     with np.errstate(over="ignore", under="ignore"):
         threshold = calibrated(value)
         for _ in range(abs(off)):
@@ -140,24 +132,22 @@ def test_sets_sizes_and_misses(
     kept[:, place] = promise.predict_set(scores[:, place])
     true = np.array([names.index(label) for label in frame.y])
     table = put(engine, frame)
-    got = predict_table(promise, table, classes=names).to_pandas().sort_values("id")
+    got = tables.predict_table(promise, table, classes=names).to_pandas().sort_values("id")
     sets = got["set"].map(json.loads) if engine == "sqlite" else got["set"]
     assert [list(one) for one in sets] == label_lists(kept, names)
     assert got["set_size"].tolist() == kept.sum(axis=1).tolist()
     file = io.StringIO()
-    open_scores(table, {"classes": names}).add_sets(promise, file)
+    tables.open_scores(table, {"classes": names}).add_sets(promise, file)
     rows = sorted(csv.DictReader(io.StringIO(file.getvalue())), key=lambda row: int(row["id"]))
     assert [json.loads(row["set"]) for row in rows] == [list(one) for one in sets]
-    judged = evaluate_table(promise, table, task="site", label="y", classes=names)
+    judged = tables.evaluate_table(promise, table, task="site", label="y", classes=names)
     assert judged.missed.sum() == np.sum(~kept[np.arange(12), true])
     assert judged.sets is not None
     assert judged.sets.labels.sum() == kept.sum()
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], ["no", "yes"]], ids=str)
-def test_classes_calibrated_on_arrays_match_those_of_tables(
-    labels: list[Any], tmp_path: Path
-) -> None:
+def test_classes_of_arrays_match_those_of_tables(labels: list[Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     codes = np.tile([0, 1], 1000)
     method = MetaPS(epsilon=0.3, alpha=0.4, delta=0.3, per_class=True)
@@ -172,10 +162,10 @@ def test_classes_calibrated_on_arrays_match_those_of_tables(
     table = pa.table(columns | {"p_x": [0.0] * 40, "l": list(scores), "g": ["a"] * 40})
     names = [str(label) if isinstance(label, bool) else label for label in labels]
     for more in ({}, {"columns": "l"}):
-        sets = predict_table(promise, table, **more).to_pyarrow()["set"]
+        sets = tables.predict_table(promise, table, **more).to_pyarrow()["set"]
         assert sets.to_pylist() == label_lists(kept, names)
     named = table.append_column("y", pa.array([str(labels[i % 2]) for i in range(40)]))
-    by_class = evaluate_table(promise, named, task="g", label="y").by_class
+    by_class = tables.evaluate_table(promise, named, task="g", label="y").by_class
     assert by_class is not None
     for i, label in enumerate(labels):
         assert by_class[label].missed.tolist() == [(~kept[i::2, i]).sum()]
@@ -193,17 +183,19 @@ def test_answers_of_rows_with_classes_of_their_own(engine: str, promise: MetaPS)
     lists = [[cut, 0.0], [0.0, 0.0, cut], [cut, cut], [0.0, 0.0, 0.0, 0.0]]
     names = [[f"{i}{j}" for j in range(len(row))] for i, row in enumerate(lists)]
     table = put(engine, pd.DataFrame({"id": range(4), "l": lists, "n": names}))
-    result = predict_table(promise, table, columns="l", answer=True).to_pandas()
+    result = tables.predict_table(promise, table, columns="l", answer=True).to_pandas()
     found = [None if pd.isna(a) else int(a) for a in result.sort_values("id")["answer"]]
     assert found == [0, 2, None, None]
-    named = predict_table(promise, table, columns="l", classes_column="n", answer=True).to_pandas()
+    named = tables.predict_table(
+        promise, table, columns="l", classes_column="n", answer=True
+    ).to_pandas()
     answers = [None if pd.isna(a) else a for a in named.sort_values("id")["answer"]]
     assert answers == ["00", "12", None, None]
 
     paddings: list[list[Any]] = [[], [None, None]]  # nulls after the scores of a row
     for padding in paddings:
         lists = [[cut, 0.0, *padding], [1.0, 1.0, *padding], [1.0] * MANY]
-        numbers = predict_table(promise, pa.table({"l": lists}), columns="l", answer=True)
+        numbers = tables.predict_table(promise, pa.table({"l": lists}), columns="l", answer=True)
         assert numbers.to_pyarrow()["answer"].to_pylist() == [0, None, None]
         assert pa.types.is_integer(numbers.to_pyarrow()["answer"].type)
         assert numbers.to_pyarrow()["set"].to_pylist() == [[0], [0, 1], list(range(MANY))]
@@ -219,7 +211,7 @@ def test_summaries_agree_with_arrays(engine: str, count: int, promise: MetaPS) -
     scores = np.random.default_rng(1).random((30, count))
     scores[0], scores[1], scores[2, 0], scores[3, 1] = 0, 1, math.inf, -math.inf
     scores[:, 2], scores[4, 1], scores[5, 1] = 0, -0.25, 1.5  # the ends are in one class
-    summary = summarise_table(promise, put(engine, table_of(scores)))
+    summary = tables.summarise_table(promise, put(engine, table_of(scores)))
     expected = summarise_sets(promise.predict_set(scores), [str(j) for j in range(count)])
     for name in ("rows", "empty", "single", "full", "by_class"):
         assert getattr(summary, name) == getattr(expected, name)
@@ -231,8 +223,8 @@ def test_summaries_agree_with_arrays(engine: str, count: int, promise: MetaPS) -
         table.iloc[1, 2] = table.iloc[2, 2] = table.iloc[2, 0] = missing
         frame = table.convert_dtypes() if missing is None else table.astype(float)
         with pytest.raises(InvalidInput, match=r"2 of 4 rows \(by class, '0': 1, '2': 2\)"):
-            summarise_table(promise, put(engine, frame))
-    nothing = summarise_table(promise, table_of(np.empty((0, 2))))
+            tables.summarise_table(promise, put(engine, frame))
+    nothing = tables.summarise_table(promise, table_of(np.empty((0, 2))))
     assert (nothing.rows, nothing.by_class, nothing.low) == (0, {"0": 0, "1": 0}, None)
     assert not nothing.warnings()
 
@@ -254,7 +246,7 @@ def test_ends_are_exact_for_any_number(rows: list[tuple[float, float]], threshol
     frame = pd.DataFrame(rows, columns=["guess", "sd"])
     promise = calibrate_to(threshold)
     for scale in ("sd", None):
-        table = predict_table(promise, frame, prediction="guess", scale=scale)
+        table = tables.predict_table(promise, frame, prediction="guess", scale=scale)
         expected = promise.predict_interval(frame.guess, frame.sd if scale else 1.0)
         np.testing.assert_array_equal(table.to_pandas()[["lower", "upper"]].to_numpy(), expected)
 
@@ -270,7 +262,7 @@ HUGE = st.floats(-1e100, 1e100) | st.sampled_from([1.7e308, -1.7e308, 5e-324, 0.
 def test_ends_from_quantiles_are_exact_for_any_number(rows: list[Any], threshold: float) -> None:
     frame = pd.DataFrame([*rows, (1.0, 0.5)], columns=["low", "high"])  # and one that crosses
     promise = calibrate_to(threshold)
-    table = predict_table(promise, frame, lower="low", upper="high").to_pandas()
+    table = tables.predict_table(promise, frame, lower="low", upper="high").to_pandas()
     expected = promise.predict_interval(lower=frame.low, upper=frame.high)
     np.testing.assert_array_equal(table[["lower", "upper"]].to_numpy(), expected)
 
@@ -278,7 +270,7 @@ def test_ends_from_quantiles_are_exact_for_any_number(rows: list[Any], threshold
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_summary_counts_empty_intervals_as_no_width(engine: str) -> None:
     frame = pd.DataFrame({"low": [0.0, 1.0, math.inf], "high": [2.0, 2.0, -math.inf]})
-    with open_source(put(engine, frame)) as source:
+    with tables.open_source(put(engine, frame)) as source:
         summary = summarise_intervals(source, source.table.low, source.table.high)
     assert summary == IntervalSummary(3, 0, 1.0, 1.0, empty=1)
     assert str(summary).endswith("; 1 empty.")
@@ -288,7 +280,7 @@ def test_the_summary_counts_empty_intervals_as_no_width(engine: str) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 6, 7])
 def test_the_summary_counts_widths(engine: str, rows: int) -> None:
     half = np.append(np.arange(1.0, rows + 1), np.inf)
-    with open_source(put(engine, pd.DataFrame({"half": half}))) as source:
+    with tables.open_source(put(engine, pd.DataFrame({"half": half}))) as source:
         summary = summarise_intervals(source, -source.table.half, source.table.half)
     finite = 2 * half[:-1]
     ends = (float(np.mean(finite)), float(np.median(finite))) if rows else (None, None)
@@ -301,7 +293,7 @@ def test_a_trivial_guarantee_gives_infinite_intervals(engine: str) -> None:
     trivial = PS(epsilon=0.1, delta=0.1, on_infeasible="trivial").calibrate([-0.5])
     table = put(engine, pd.DataFrame({"guess": [1.0, 2.0]}))
     with pytest.warns(UserWarning, match="All intervals are infinite"):
-        result = predict_table(trivial, table, prediction="guess").to_pandas()
+        result = tables.predict_table(trivial, table, prediction="guess").to_pandas()
     assert result[["lower", "upper"]].to_numpy().tolist() == [[-math.inf, math.inf]] * 2
 
 
@@ -328,19 +320,17 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_every_engine_writes_the_sets(
-    engine: str, suffix: str, promise: MetaPS, tmp_path: Path
-) -> None:
+def test_engines_write_the_sets(engine: str, suffix: str, promise: Any, tmp_path: Path) -> None:
     table, folder = put(engine, FRAME), tmp_path / FOLDER
     path, marks = folder / f"sets.{suffix}", folder / f"marks.{suffix}"
     folder.mkdir()
-    predict_table(promise, table, output=path)
+    tables.predict_table(promise, table, output=path)
     if engine == "spark":  # it does not remove a folder, which may hold something else
         with pytest.raises(FileExistsError, match="already exists, and Spark writes a folder"):
-            predict_table(promise, table, output=path)
+            tables.predict_table(promise, table, output=path)
     else:  # the second replaces the first
-        predict_table(promise, table, output=path)
-    predict_table(promise, table, output=marks, booleans=True)
+        tables.predict_table(promise, table, output=path)
+    tables.predict_table(promise, table, output=marks, booleans=True)
     assert sorted(each.name for each in folder.iterdir()) == [marks.name, path.name]
     kept, rows = promise.predict_set(SCORES), read(path)
     sets = [json.loads(row["set"]) if isinstance(row["set"], str) else row["set"] for row in rows]
@@ -358,7 +348,7 @@ def test_lists_of_texts_are_json_in_csv(promise: MetaPS, tmp_path: Path) -> None
     columns = {"scores": [[0.9, 0.1]] * 4, "choices": choices, "other": [[], None, [], [""]]}
     named: dict[str, Any] = {"columns": "scores", "classes_column": "choices"}
     table = pa.table(columns | {"id": range(4)})
-    predict_table(promise, table, **named, output=tmp_path / "sets.csv")
+    tables.predict_table(promise, table, **named, output=tmp_path / "sets.csv")
     rows = read(tmp_path / "sets.csv")
     assert [json.loads(row["choices"]) for row in rows] == choices
     assert [json.loads(row["set"]) for row in rows] == [row[:1] for row in choices]
@@ -368,7 +358,7 @@ def test_lists_of_texts_are_json_in_csv(promise: MetaPS, tmp_path: Path) -> None
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_addresses_are_left_to_the_engine(engine: str, promise: MetaPS, tmp_path: Path) -> None:
     address = f"file://{tmp_path}/sets.parquet"
-    predict_table(promise, put(engine, FRAME), output=address)
+    tables.predict_table(promise, put(engine, FRAME), output=address)
     assert [row["id"] for row in read(tmp_path / "sets.parquet")] == FRAME["id"].tolist()
 
 
@@ -380,10 +370,10 @@ def test_addresses_are_shown_without_secrets(promise: MetaPS) -> None:
         ("duckdb", f"{secret}?sig=pass-word", "must end in .parquet or .csv"),
     ):
         with pytest.raises(ValueError, match=reason) as caught:
-            predict_table(promise, put(engine, FRAME), output=address)
+            tables.predict_table(promise, put(engine, FRAME), output=address)
         assert "https://host/..." in str(caught.value)
         assert "pass-word" not in "".join(traceback.format_exception(caught.value))
-    source = replace(open_source(FRAME), origins=(secret,))
+    source = replace(tables.open_source(FRAME), origins=(secret,))
     with pytest.raises(ValueError, match=r"https://host/\.\.\. would be part of"):
         check_output(source, secret)
     check_output(source, secret.replace("sets", "others"))
@@ -396,7 +386,7 @@ def test_outputs_that_are_inputs(promise: MetaPS, tmp_path: Path) -> None:
     addresses: list[tuple[Any, Any]] = [(read, f"file://{read}"), (f"file://{read}", read)]
     for source, output in addresses:
         with pytest.raises(ValueError, match="is also the input. Write to another file"):
-            predict_table(promise, source, output=output)
+            tables.predict_table(promise, source, output=output)
     for origin, path in (
         ("in", "in/deep/sets.parquet"),
         ("in/*.parquet", "in/sets.parquet"),
@@ -404,7 +394,7 @@ def test_outputs_that_are_inputs(promise: MetaPS, tmp_path: Path) -> None:
         ("**/*.parquet", "in/deep/sets.parquet"),
     ):
         with pytest.raises(ValueError, match="would be part of the input"):
-            predict_table(promise, tmp_path / origin, output=tmp_path / path)
+            tables.predict_table(promise, tmp_path / origin, output=tmp_path / path)
         assert not (tmp_path / path).exists()
     for origin, path in (
         ("in", "sets.parquet"),
@@ -412,5 +402,5 @@ def test_outputs_that_are_inputs(promise: MetaPS, tmp_path: Path) -> None:
         ("in/a b.parquet", "in/sets.parquet"),
         ("*/a*.parquet", "in/deep/sets.parquet"),
     ):
-        predict_table(promise, tmp_path / origin, output=tmp_path / path)
+        tables.predict_table(promise, tmp_path / origin, output=tmp_path / path)
         assert (tmp_path / path).exists()

@@ -87,10 +87,8 @@ def test_only_owned_connections_are_closed(tmp_path: Path) -> None:
 
 def test_database_files(frame: pd.DataFrame, expected: MetaPS, tmp_path: Path) -> None:
     rows = ", ".join(map(str, frame.itertuples(index=False, name=None)))
-    fill = (
-        "CREATE TABLE scores (task TEXT, score DOUBLE, note TEXT)",
-        f"INSERT INTO scores VALUES {rows}",
-    )
+    create = "CREATE TABLE scores (task TEXT, score DOUBLE, note TEXT)"
+    fill = (create, f"INSERT INTO scores VALUES {rows}")
     for name in ("a.duckdb", "b.DDB", "c.db", "a.sqlite", "a.sqlite3", "lite.db3", "lite.db"):
         path = execute(tmp_path / name, *fill)
         check(expected, path)
@@ -267,9 +265,8 @@ def test_more_rows_than_memory_are_calibrated(tmp_path: Path) -> None:
     # 7919 and 104729 have inverses modulo 4000: a task's scores are one residue class of 4000.
     inverse = pow(7919, -1, 4000)
     residues = (np.arange(4000) * inverse * 104729) % 4000
-    ranks = [
-        allowed_errors_in_task(1000, 0.1, level.alpha_within) for level in result.guarantee_.levels
-    ]
+    levels = [level.alpha_within for level in result.guarantee_.levels]
+    ranks = [allowed_errors_in_task(1000, 0.1, level) for level in levels]
     expected = residues[:, None, None] + 4000 * np.array(ranks)
     assert result._evidence.thresholds.tolist() == expected.tolist()
     connection.disconnect()

@@ -12,8 +12,8 @@ from scipy import stats
 
 from metapac import Guarantee, MetaPS
 from metapac.evidence import ranks_within
-from metapac.fewshot.synthetic import Family, NormalFamily, TwoPointFamily
-from tests.helpers.oracles import FALSE_ALARM, TiedFamily
+from metapac.fewshot.synthetic import Family, NormalFamily
+from tests.helpers.oracles import FALSE_ALARM, TiedFamily, TwoPointFamily, draw_examples
 
 HARD = TwoPointFamily(0.3, 0.2)
 FAMILIES: list[tuple[Family, float]] = [
@@ -46,7 +46,7 @@ def test_errors_and_violations_are_those_that_are_counted() -> None:
 
 def test_the_expected_size_is_that_of_drawn_sets() -> None:
     family, task, cut = NormalFamily(classes=4), 2.5, 1.0
-    scores, labels = family.draw_examples(task, 200_000, rng=4)
+    scores, labels = draw_examples(family, task, 200_000, rng=4)
     true = scores[np.arange(len(labels)), labels]
     assert agrees(int((true < cut).sum()), len(labels), float(family.error(np.array(task), cut)))
     sizes = (scores >= cut).sum(axis=1)

@@ -14,27 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    ClassPool,
-    DomainPool,
-    GroupPool,
-    LazyArray,
-    ProtoNet,
-    Task,
-    class_reuse,
-    split_classes,
-    split_domains,
-)
-from metapac.fewshot.tasks import (
-    ClassReuse,
-    TaskBatch,
-    as_examples,
-    batches,
-    query_sizes,
-    spawn_rng,
-    spawn_rngs,
-)
+from metapac import InvalidInput, fewshot
+from metapac.fewshot import ClassPool, DomainPool, GroupPool, LazyArray, ProtoNet, Task, class_reuse
+from metapac.fewshot import tasks as tasks_module
+from metapac.fewshot.tasks import ClassReuse, TaskBatch, as_examples, batches, query_sizes
 from metapac.fewshot.training.episodes import EpisodeSampler
 
 FIELDS = ("support", "support_y", "query", "query_y")
@@ -76,17 +59,16 @@ def test_from_arrays_keeps_four_arrays() -> None:
 
 def test_bad_fields_are_named() -> None:
     bad: list[tuple[dict[str, Any], str]] = [
-        ({"query": [0, 1, 5]}, "support and query .* position 1 in both"),
+        ({"query": [0, 1, 5]}, "support, query and .* share a position, got 1 twice"),
         ({"query": [0, 0, 5]}, "query .* once"),
         ({"query": [[0, 9, 5]]}, r"query .* shape \(1, 3\)"),
-        ({"query": [0.5, 1, 2]}, "query .* float64"),
         ({"query_y": [0, 1, 3]}, "query_y .* below classes=3, got 3"),
         ({"support_y": [-1, 0]}, "support_y .* got -1"),
         ({"support_y": [0.5, 1]}, "support_y .* float64"),
-        ({"support_y": ["a", "b"]}, "support_y .* <U1"),
         ({"support_y": [0]}, "support_y and support .* 1 and 2"),
         ({"support": [3, 10]}, "support .* 0 to 9, got 3 to 10"),
         ({"support": [-1, 3]}, "support .* 0 to 9, got -1 to 3"),
+        ({"query": [0.5, 1, 2]}, "query .* float64"),
         ({"support": [True, False]}, "support .* bool"),
         ({"classes": 0}, "classes .* from 1"),
         ({"class_names": ["a", "b"]}, "class_names .* 3 labels, got 2"),
@@ -116,20 +98,10 @@ def test_examples_are_arrays_of_any_kind_but_no_datasets() -> None:
         with pytest.raises(InvalidInput, match="x must hold one row for each example"):
             ClassPool(bad, [0])
 
-    class Images(torch.utils.data.Dataset[Any]):
-        def __getitem__(self, i: int) -> Any: ...
-        def __len__(self) -> int:
-            return 4
-
-    class Unknown:
-        def __getitem__(self, i: int) -> Any: ...
-
-    for data, advice in (
-        (Images(), r"Images, .*\(data\)"),
-        (torch.utils.data.DataLoader(Images()), r"DataLoader, .*\(data\.dataset\)"),
-        (Unknown(), r"Unknown, .*\(data\)"),
-    ):
-        with pytest.raises(InvalidInput, match=f"x must be an array, got a {advice}"):
+    loader: Any = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4)))
+    advice = {r"TensorDataset, .*\(data\)": loader.dataset, r"r, .*\(data\.dataset\)": loader}
+    for words, data in (*advice.items(), (r"Pairs, .*\(data\)", Pairs())):
+        with pytest.raises(InvalidInput, match=f"x must be an array, got a .*{words}"):
             ClassPool(data, [0, 1, 0, 1])
 
 
@@ -183,10 +155,9 @@ def test_a_lazy_array_passes_for_an_array() -> None:
     for index in bad:
         with pytest.raises(IndexError):
             x[index]
-    for shape in ((9, 3), (9, 2, 1)):
-        wrong = LazyArray(lambda rows: np.zeros((len(rows), 2)), shape=shape, dtype=float)
-        with pytest.raises(InvalidInput, match=r"read .* got \(2, 2\)"):
-            wrong[[0, 1]]
+    wrong = LazyArray(lambda rows: np.zeros((len(rows), 2)), shape=(9, 3), dtype=float)
+    with pytest.raises(InvalidInput, match=r"read .* got \(2, 2\)"):
+        wrong[[0, 1]]
 
 
 def test_tasks_splits_and_training_read_only_the_rows_they_need() -> None:
@@ -206,10 +177,12 @@ def test_tasks_splits_and_training_read_only_the_rows_they_need() -> None:
             assert reader.calls == [sorted(one.support.tolist()), sorted(one.query.tolist())]
             reader.calls.clear()
     parts = {"train": 2, "validation": 0, "calibration": 1, "test": 1}
-    pools = split_classes(reader.lazy(), Y, **parts, rng=0)
-    split_domains(reader.lazy(), Y, Y, **parts, rng=0)
+    pools = fewshot.split_classes(reader.lazy(), Y, **parts, rng=0)
+    fewshot.split_domains(reader.lazy(), Y, Y, **parts, rng=0)
     assert not reader.calls
-    np.testing.assert_array_equal(pools.train.x[:], split_classes(X, Y, **parts, rng=0).train.x)
+    np.testing.assert_array_equal(
+        pools.train.x[:], fewshot.split_classes(X, Y, **parts, rng=0).train.x
+    )
     reader.calls.clear()
     sampler = EpisodeSampler(ClassPool(reader.lazy(), Y), "cpu", ways=2, shots=1, queries=3)
     drawn = sampler.draw(5, seed=0)
@@ -335,13 +308,12 @@ def test_the_reuse_of_classes_is_that_of_a_loop_over_pairs(drawn: list[set[str]]
 def test_the_reuse_of_classes_is_described() -> None:
     apart = [of_classes("1", "ab", "greek"), of_classes("2", "ab", "latin")]  # other classes
     assert class_reuse(apart) == ClassReuse(2, 4, 1.0, 0.0)
-    assert class_reuse(apart).describe() == "2 tasks from 4 classes: no class is in two tasks."
     assert class_reuse(apart[:1]) == ClassReuse(1, 2, 1.0, 0.0)
     reuse = class_reuse(POOL.tasks(500, ways=7, shots=1, queries=4, rng=0))
-    assert reuse == ClassReuse(500, 7, 500.0, 7.0)
-    assert reuse.describe().endswith("the sample is 7 classes, not 500 tasks.")
     some = class_reuse([of_classes("1", "abc"), of_classes("2", "cde")])
-    assert some.describe().endswith("smaller than 2 tasks, since some share classes.")
+    endings = "no class is in two tasks.", "is 7 classes, not 500 tasks.", "share classes."
+    for each, ending in zip((class_reuse(apart), reuse, some), endings, strict=True):
+        assert each.describe().endswith(ending)
     with pytest.raises(InvalidInput, match="task 0 must name its classes"):
         class_reuse(GROUPS.tasks(shots=1, rng=0))
     with pytest.raises(InvalidInput, match="tasks is empty"):
@@ -354,6 +326,6 @@ def test_the_reuse_of_classes_is_described() -> None:
 )
 def test_generators_of_many_items_are_those_of_one(entropy: Any, key: list[int]) -> None:
     seed = np.random.SeedSequence(entropy, spawn_key=key)
-    states = [rng.bit_generator.state for rng in spawn_rngs(seed, 3)]
-    assert states == [spawn_rng(seed, i).bit_generator.state for i in range(3)]
+    states = [rng.bit_generator.state for rng in tasks_module.spawn_rngs(seed, 3)]
+    assert states == [tasks_module.spawn_rng(seed, i).bit_generator.state for i in range(3)]
     assert states == [np.random.PCG64(child).state for child in seed.spawn(3)]

@@ -150,10 +150,8 @@ csv("february.csv", lambda: draw("february", 6, seed=21))
 csv("march.csv", lambda: draw("march", 14, seed=22, signal=0.3))
 csv("bad.csv", lambda: draw("bad", 20, seed=3, signal=0.3))
 csv("other.csv", lambda: draw("other", 12, seed=8, signal=6)[["site", *SCORES]])
-csv(
-    "swapped.csv",
-    lambda: draw("new", 20, seed=13).rename(columns={"p_cat": "p_owl", "p_owl": "p_cat"}),
-)
+SWAPPED = {"p_cat": "p_owl", "p_owl": "p_cat"}
+csv("swapped.csv", lambda: draw("new", 20, seed=13).rename(columns=SWAPPED))
 csv("losses.csv", lambda: as_losses(old()))
 csv("losses-new.csv", lambda: as_losses(new(), "lost"))
 csv("numbers.csv", lambda: draw_numbers("old", 40, seed=4))
@@ -163,9 +161,8 @@ csv("numbers-new.csv", lambda: draw_numbers("new", 8, seed=5).rename(columns=OTH
 FILES["trained.txt"] = lambda path: path.write_text("ohio\nold 03\n")
 FILES["scores.parquet"] = lambda path: old().to_parquet(path)
 FILES["new.parquet"] = lambda path: new().to_parquet(path)
-FILES["scores.jsonl"] = lambda path: old().to_json(
-    path, orient="records", lines=True, double_precision=15
-)
+JSON: dict[str, Any] = {"orient": "records", "lines": True, "double_precision": 15}
+FILES["scores.jsonl"] = lambda path: old().to_json(path, **JSON)
 
 
 def write_lists(path: Path) -> None:

@@ -41,6 +41,7 @@ _SHOWN = 3  # rows of a table
 _NOTHING: Any = object()
 _KINDS: dict[str, Any] = {"<number>": (int, float), "<text>": str, "<list>": list, "<object>": dict}
 _CHECKSUM = re.compile(r"(sha256:)?[0-9a-f]{64}")
+_OF_CONTENT = re.compile(r"\b(prepared-[0-9a-f]{16}|(?<=Net |AML |set )[0-9a-f]{12})\b")
 # A sentence has words and ends; so has a paragraph.
 _SENTENCE = re.compile(r"\S+ \S+ \S.*[.?!]\s*", re.DOTALL)
 # An argument as Python writes it, such as split='joint', delta=None or min_examples=3.
@@ -219,7 +220,7 @@ def normalise(data: Any, folder: Path) -> Any:
         return "<checksum>"
     if _SENTENCE.fullmatch(data):
         return "<text>"
-    data = re.sub(r"\b(prepared-[0-9a-f]{16}|(?<=Net |AML )[0-9a-f]{12})\b", "<checksum>", data)
+    data = _OF_CONTENT.sub("<checksum>", data)
     return data.replace(str(folder), "<folder>")
 
 

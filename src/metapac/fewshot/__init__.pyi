@@ -32,13 +32,13 @@ from metapac.fewshot.pools import split_domains as split_domains
 from metapac.fewshot.pools import split_groups as split_groups
 from metapac.fewshot.prompts import InContextLearner as InContextLearner
 from metapac.fewshot.prompts import read_samples as read_samples
-from metapac.fewshot.reproduce.figures import draw_images_with_sets as draw_images_with_sets
 from metapac.fewshot.scoring import accuracy as accuracy
 from metapac.fewshot.scoring import fit_offset as fit_offset
 from metapac.fewshot.scoring import fit_temperature as fit_temperature
 from metapac.fewshot.scoring import score_examples as score_examples
 from metapac.fewshot.scoring import score_tasks as score_tasks
 from metapac.fewshot.study.draws import SyntheticStudy as SyntheticStudy
+from metapac.fewshot.study.figures import draw_images_with_sets as draw_images_with_sets
 from metapac.fewshot.study.methods import Chosen as Chosen
 from metapac.fewshot.study.methods import Method as Method
 from metapac.fewshot.study.methods import Rule as Rule

@@ -103,8 +103,7 @@ def adapt_learner(
     taken = accepted_options(learner) & given.keys()
     scorer: Scorer = adapt(support_x, support_y, **{name: given[name] for name in taken})
     if not hasattr(scorer, "predict_proba"):
-        name = f"{type(learner).__name__}.adapt"
-        raise InvalidInput(f"{name} must return what has predict_proba(x), got {brief(scorer)}.")
+        raise InvalidInput(f"adapt must return what has predict_proba(x), got {brief(scorer)}.")
     return scorer
 
 
@@ -121,8 +120,8 @@ def accepted_options(learner: Learner) -> set[str]:
 def check_uses_unlabelled(learner: Learner) -> None:
     """Raise if a learner ignores unlabelled examples, for those who ask for them."""
     if "unlabelled" not in accepted_options(learner):
-        text = f"unlabelled does not apply to {type(learner).__name__}, which adapts to labelled"
-        raise InvalidInput(f"{text} examples alone. Leave it out.", parameter="unlabelled")
+        text = f"unlabelled does not apply to {type(learner).__name__}. Leave it out."
+        raise InvalidInput(text, parameter="unlabelled")
 
 
 def as_support_set(support_x: Any, support_y: Any, classes: int | None) -> tuple[Counts, int]:
@@ -157,9 +156,8 @@ def as_outputs(
     if kind == "probabilities":
         _check_probabilities(source, array)
     elif np.isnan(array).any() or (kind == "logits" and np.isposinf(array).any()):
-        found = "NaN" if np.isnan(array).any() else "infinity"
-        text = f"{source} must return {kind} that can be compared, got {found}"
-        raise InvalidInput(f"{text}. Give labels that are impossible -inf.")
+        got = "NaN" if np.isnan(array).any() else "infinity, not -inf for impossible labels"
+        raise InvalidInput(f"{source} must return {kind} that can be compared, got {got}.")
     elif kind == "logits" and _look_like_probabilities(array):
         text = f"{source} returns numbers that add up to 1 for each example, taken for logits"
         _common.warn(f"{text}. If they are probabilities, say outputs='probabilities'.")
@@ -173,8 +171,7 @@ def _check_probabilities(source: str, array: Floats) -> None:
     if len(negative) or most > 1 + max(1e-3, 4 * float(np.finfo(array.dtype).eps)):
         got = negative[0] if len(negative) else f"a row that adds up to {most:.6g}"
         rule = f"{source} must return probabilities, none negative or NaN, and at most 1 together"
-        remedy = "If they are none, say outputs='logits' or outputs='scores'."
-        raise InvalidInput(f"{rule}, got {got}. {remedy}")
+        raise InvalidInput(f"{rule}, got {got}. Or say outputs='logits' or outputs='scores'.")
 
 
 def _look_like_probabilities(array: Floats) -> bool:
@@ -254,22 +251,18 @@ class OwnScore(ScoreFunction):
             with np.errstate(invalid="ignore"):
                 moved = np.abs(again - scores[order]) > 1e-9 * row_sizes(again)[:, None]
             if moved.any():
-                text = f"{self.name} must score each row by itself, and the same each time"
-                row = int(moved.any(1).argmax())
-                text = f"{text}, got {scores[order][row]} and {again[row]} among other rows."
-                raise InvalidInput(text, parameter="score")
+                got = f"{scores[order][moved][0]} and {again[moved][0]} among other rows"
+                rule = f"{self.name} must score each row by itself, and the same each time"
+                raise InvalidInput(f"{rule}, got {got}.", parameter="score")
         return scores
 
     def _compute(self, p: Floats) -> Floats:
         """Return what the function makes of probabilities, with a score for each of them."""
         scores = np.asarray(on_host(self.function(p)))
-        if scores.shape != p.shape or scores.dtype.kind not in "fiu":
-            text = f"{self.name} must return a score for each probability, of shape {p.shape}"
-            text = f"{text}, got {scores.dtype} of shape {scores.shape}."
-            raise InvalidInput(text, parameter="score")
-        if np.isnan(scores).any() or np.isposinf(scores).any():
-            text = f"{self.name} must return scores that can be compared, got NaN or infinity."
-            raise InvalidInput(text, parameter="score")
+        fits = scores.shape == p.shape and scores.dtype.kind in "fiu"
+        if not fits or np.isnan(scores).any() or np.isposinf(scores).any():
+            rule = f"{self.name} must return a score for each probability, of shape {p.shape}"
+            raise InvalidInput(f"{rule}, not NaN, got {brief(scores)}.", parameter="score")
         return scores.astype(np.float64)
 
 
@@ -402,12 +395,10 @@ class FixedModel:
             return FunctionScorer(model, None, classes, self.outputs, name)
         labels = np.asarray(self.predict_proba.classes_)
         is_numbered = labels.dtype.kind in "iub" and labels.min() >= 0
-        total = int(labels.max()) + 1 if is_numbered and classes is None else classes
-        if not is_numbered or total is None or labels.max() >= total:
-            last = "classes - 1" if classes is None else classes - 1
+        if not is_numbered or labels.max() >= (classes or np.inf):
             text = f"the model was fitted on labels {brief(labels.tolist())}"
-            raise InvalidInput(f"{text}, but the task has labels 0 .. {last}.")
-        return _score_estimator(self.predict_proba, total)
+            raise InvalidInput(f"{text}, but the task has {classes or 'numbered'} labels, from 0.")
+        return _score_estimator(self.predict_proba, classes or int(labels.max()) + 1)
 
 
 class CallableLearner(Learner):
@@ -466,7 +457,6 @@ class FunctionScorer:
     name: str = "predict_proba"
 
     def predict_proba(self, x: Any) -> Floats:
-        """Return the probability of each label for each example."""
         raw = self.raw_outputs(x)
         return as_score_function(None, self.outputs)(raw, self.outputs)
 

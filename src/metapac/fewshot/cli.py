@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from rich.progress import DownloadColumn
 
-from metapac._common import data_home, require, warn
+from metapac._common import data_home, require
 from metapac.artefact import check_folder, check_not_input
 from metapac.cli import console
 from metapac.cli.app import Group
-from metapac.errors import InvalidInput, MissingExtra
+from metapac.errors import InvalidInput
 from metapac.fewshot import options as opt
 from metapac.fewshot.datasets.catalogue import CATALOGUE, get_data_set
 from metapac.guarantee import Guarantee
@@ -368,20 +368,8 @@ def demo(
     from metapac.fewshot.reproduce import demos
 
     with console.progress_bar() as progress:
-        chosen = data or _choose_data()
-        result = demos.demonstrate(chosen, output, draws=draws, rng=rng, progress=progress)
+        result = demos.demonstrate(data, output, draws=draws, rng=rng, progress=progress)
     console.show(result, wrote=result.files)
-
-
-def _choose_data() -> str:
-    """Return the characters, or synthetic tasks if the packages that they need are missing."""
-    try:
-        for module in ("torch", "safetensors"):
-            require(module, extra="torch", purpose="the demo with characters")
-    except MissingExtra as error:
-        warn(f"{error}. Running the demo with synthetic tasks instead.")
-        return "synthetic"
-    return "glyphs"
 
 
 # Options of prepare that apply to one data set only.
@@ -522,16 +510,10 @@ def _show(name: str, prepared: Any, json: bool) -> None:
     console.show(prepared, as_json=json, text=text, name=name, missing=[])
 
 
-_HERE = "metapac.fewshot.cli"
+_COMMANDS = {"list": list_, "fetch": fetch, "prepare": prepare, "check": check}
+_SUMMARIES = {name: str(each.__doc__).partition("\n")[0] for name, each in _COMMANDS.items()}
 data = Group(
-    {
-        "Commands": {
-            "list": (_HERE, "List data sets with licence and local status."),
-            "fetch": (_HERE, "Download a data set, or say how to do it by hand."),
-            "prepare": (_HERE, "Convert the publisher's files into a fast cache."),
-            "check": (_HERE, "Say what is complete, missing or damaged."),
-        }
-    },
+    {"Commands": {name: (__name__, summary) for name, summary in _SUMMARIES.items()}},
     name="data",
     help="Fetch and prepare the paper's data sets.",
     no_args_is_help=True,

@@ -60,12 +60,10 @@ def find_correction(
 
 
 def _over_tasks(epsilon: float, delta: float, tasks: int) -> Correction:
-    """Return the smallest c with exp(-N KL(1 - epsilon + c, 1 - epsilon)) <= delta.
+    """Return the smallest c with exp(-N KL(1 - epsilon + c, 1 - epsilon)) <= delta."""
 
-    Hoeffding's inequality (1963, Theorem 1) for N independent numbers in [0, 1]: the covered
-    fraction of a task's examples is such a number, with the task's true coverage as its mean.
-    """
-
+    # Hoeffding's inequality (1963, Theorem 1) for N independent numbers in [0, 1]: the covered
+    # fraction of a task's examples is such a number, with the task's true coverage as its mean.
     def is_enough(share: float) -> bool:
         miss = epsilon * (1 - share)
         gain = math.log1p(epsilon * share / (1 - epsilon))  # log of (1 - miss) / (1 - epsilon)
@@ -80,11 +78,9 @@ def _over_tasks(epsilon: float, delta: float, tasks: int) -> Correction:
 def _over_examples(
     epsilon: float, delta: float, sizes: tuple[int, ...], counts: tuple[int, ...]
 ) -> Correction:
-    """Return Hoeffding's bound for tasks whose coverages lie in intervals, as in Fisch et al.
-
-    With w_i the width of an interval for task i at level delta_within / N, the bound is
-    sqrt(sum w_i^2 log(1 / delta_across) / 2) / N.
-    """
+    """Return Hoeffding's bound for tasks whose coverages lie in intervals, as in Fisch et al."""
+    # With w_i the width of an interval for task i at level delta_within / N, the bound is
+    # sqrt(sum w_i^2 log(1 / delta_across) / 2) / N.
     tasks, best = sum(counts), Correction(math.inf, Split(delta, 0.0))
     for share in _SHARES:
         split = Split(delta * (1 - share), delta * share)
@@ -264,31 +260,16 @@ class MetaCP(Calibrated):
         """
         grouped = group(scores, tasks)
         grouped.check_no_nan()
-        return self.calibrate_grouped(grouped, quantiles, context=context)
+        return self._calibrate_grouped(grouped, quantiles, context=context)
 
-    def calibrate_grouped(
+    def _calibrate_grouped(
         self,
         grouped: Grouped,
         quantiles: ArrayLike | Mapping[Any, float],
         *,
         context: Context | None = None,
     ) -> Self:
-        """Find lambda from scores that are grouped by task already, and hold no NaN.
-
-        Parameters
-        ----------
-        grouped : Grouped
-            What `metapac.grouping.group` returns; the order within a task does not matter.
-        quantiles : array_like or mapping from task
-            As in ``calibrate``.
-        context : Context, optional
-            As in ``calibrate``.
-
-        Returns
-        -------
-        MetaCP
-            The object itself, calibrated.
-        """
+        """Find lambda from scores that are grouped by task already, and hold no NaN."""
         check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         levels, names = self._checked_levels(), grouped.names.tolist()
         about, predicted = as_context(context, names), as_task_quantiles(quantiles, names)

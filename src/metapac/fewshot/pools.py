@@ -40,9 +40,9 @@ def apply_transform(transform: Transform, x: Any, rng: np.random.Generator) -> A
     if not callable(transform):
         raise InvalidInput(f"transform must return a function, got {brief(transform)}.")
     transformed = transform(x, rng)
-    if (found := len(transformed)) != len(x):
-        name = transform_name(transform)
-        raise InvalidInput(f"transform {name!r} must return {len(x)} examples, got {found}.")
+    if len(transformed) != len(x):
+        rule = f"transform {transform_name(transform)!r} must return {len(x)} examples"
+        raise InvalidInput(f"{rule}, got {len(transformed)}.")
     return transformed
 
 
@@ -102,7 +102,6 @@ class DrawnTasks(Sequence[Task]):
         return self._pool._draw_task(self._plan, position, tasks.spawn_rng(self._seed, position))
 
     def draw(self) -> Sequence[Task]:
-        """Return all tasks, drawn now."""
         return self._pool._draw_tasks(self._plan, tasks.spawn_rngs(self._seed, self._count))
 
 
@@ -119,17 +118,14 @@ def _positions_by_id(ids: Array) -> tuple[list[Any], list[Counts]]:
 
 
 def _draw_positions(positions: Counts, count: int, rng: np.random.Generator) -> Counts:
-    """Return ``count`` of the positions in random order."""
     return positions[rng.choice(len(positions), count, replace=False)]
 
 
 def _draw_others(
     members: Sequence[Counts], drawn: Sequence[Counts], count: int, rng: np.random.Generator
 ) -> Counts:
-    """Return further examples of some classes, equally many of each, in random order.
-
-    A generator of their own draws them, so that ``rng`` goes on as if there were none.
-    """
+    """Return further examples of some classes, equally many of each, in random order."""
+    # A generator of their own draws them, so that ``rng`` goes on as if there were none.
     (own,) = rng.spawn(1)
     sizes = np.bincount(np.arange(count) % len(members), minlength=len(members))
     others = []
@@ -234,7 +230,7 @@ class _Pool:
             in_order=count is None,
             unlabelled=as_whole_number("unlabelled", unlabelled, minimum=0),
         )
-        if ways is not None and 0 in plan.shots and max(plan.shots) > 0:
+        if ways is not None and min(plan.shots) == 0 < max(plan.shots):
             raise InvalidInput(f"shots must not mix 0 and others: {shots}.", parameter="shots")
         self._check_plan(plan)
         return DrawnTasks(self, plan, total, tasks.spawn_seed(rng))
@@ -243,8 +239,7 @@ class _Pool:
         """Raise if a class or group is too small for the largest task."""
         _check_sizes(self.unit, zip(self.names, self.positions, strict=True), plan)
 
-    def _draw_task(self, plan: _Plan, i: int, rng: np.random.Generator) -> Task:
-        raise NotImplementedError
+    _draw_task: Callable[[_Plan, int, np.random.Generator], Task]
 
     def _draw_tasks(self, plan: _Plan, rngs: Sequence[np.random.Generator]) -> Sequence[Task]:
         return [self._draw_task(plan, i, rng) for i, rng in enumerate(rngs)]
@@ -384,7 +379,7 @@ class ClassPool(_Pool):
         if task.unlabelled is not None:
             x = np.concatenate([x, apply_transform(transform, task.unlabelled_x, rng)])
             changes["unlabelled"] = np.arange(len(rows), len(x))
-        return Task.unchecked(**vars(task) | changes | {"x": x})
+        return tasks.unchecked_task(**vars(task) | changes | {"x": x})
 
     def _draw_tasks(self, plan: _Plan, rngs: Sequence[np.random.Generator]) -> Sequence[Task]:
         if self.transform is not None or any(len(choices) > 1 for choices in plan[:3]):
@@ -463,10 +458,8 @@ class GroupPool(_Pool):
             Number of query examples, or the choices; by default all the rest of the group.
         rng : int, numpy.random.Generator or None
             Seed.
-        name : str, optional
-            Prefix of their names, as in ``"name-ohio"``; none by default. See `ClassPool.tasks`.
-        unlabelled : int, default 0
-            Number of unlabelled examples of a task, drawn last from the group, at random.
+        name, unlabelled : object, optional
+            As in `ClassPool.tasks`; names have no prefix by default.
 
         Returns
         -------
@@ -488,7 +481,7 @@ class GroupPool(_Pool):
         parts |= {"query": query, "query_y": self.y[query]}
         parts |= {"unlabelled": others if len(others) else None}
         shared = {"x": self.x, "classes": self.classes, "columns": self.columns}
-        return Task.unchecked(name=name, **parts, **shared)
+        return tasks.unchecked_task(name=name, **parts, **shared)
 
 
 class DomainPool(_Pool):
@@ -558,10 +551,8 @@ class DomainPool(_Pool):
             Number of classes, and of examples of each class, as in `ClassPool.tasks`.
         rng : int, numpy.random.Generator or None
             Seed.
-        name : str, optional
-            Prefix of their names, as in ``"name-Greek#3"``; none by default. See `ClassPool.tasks`.
-        unlabelled : int, default 0
-            Number of unlabelled examples of a task, as in `ClassPool.tasks`.
+        name, unlabelled : object, optional
+            As in `ClassPool.tasks`; names have no prefix by default.
 
         Returns
         -------
@@ -580,10 +571,9 @@ class DomainPool(_Pool):
         """
         pairs = zip(self.domains.tolist(), self.y.tolist(), strict=True)
         pool = ClassPool(self.x, [f"{domain}/{name}" for domain, name in pairs], name=self.name)
-        found, classes = len(pool.names), self._counts()["class"]
-        if found < classes:
-            got = f"got {found} names for {classes} classes"
-            raise InvalidInput(f"domains and classes must make distinct names, {got}.")
+        if len(pool.names) < (classes := self._counts()["class"]):
+            rule = f"domains and classes must make {classes} distinct names"
+            raise InvalidInput(f"{rule}, got {len(pool.names)}.")
         return pool
 
     def _counts(self) -> dict[str, int]:
@@ -651,10 +641,9 @@ def split_by_name(whole: P, members: Mapping[str, Iterable[Any]]) -> Pools[P]:
     return Pools(**{pool: whole._take(some, pool) for pool, some in chosen.items()})
 
 
-def _split(whole: P, rng: Seed, *sizes: int) -> Pools[P]:
-    """Return pools of so many random classes, groups or domains, in the order of `Pools`."""
-    given = zip(Pools.__dataclass_fields__, sizes, strict=True)
-    counts = {pool: as_whole_number(pool, size, minimum=0) for pool, size in given}
+def split_pool(whole: P, sizes: Mapping[str, int], rng: Seed) -> Pools[P]:
+    """Return pools of so many random classes, groups or domains."""
+    counts = {pool: as_whole_number(pool, sizes[pool], minimum=0) for pool in vars(Pools())}
     total = sum(counts.values())
     if not 0 < total <= len(whole.names):
         rule = f"the pools must hold from 1 to {count_noun(whole.names, whole.unit)} together"
@@ -693,7 +682,8 @@ def split_classes(
     >>> pools.calibration
     <ClassPool 'calibration': 3 classes, 9 examples>
     """
-    return _split(ClassPool(x, y), rng, train, validation, calibration, test)
+    sizes = {"train": train, "validation": validation, "calibration": calibration, "test": test}
+    return split_pool(ClassPool(x, y), sizes, rng)
 
 
 def split_groups(
@@ -732,7 +722,8 @@ def split_groups(
     >>> pools.test
     <GroupPool 'test': 2 groups, 6 examples>
     """
-    return _split(GroupPool(x, y, groups), rng, train, validation, calibration, test)
+    sizes = {"train": train, "validation": validation, "calibration": calibration, "test": test}
+    return split_pool(GroupPool(x, y, groups), sizes, rng)
 
 
 def split_domains(
@@ -771,4 +762,5 @@ def split_domains(
     >>> split_domains(x, letters, alphabets, **sizes, rng=0).calibration
     <DomainPool 'calibration': 3 domains, 15 classes, 60 examples>
     """
-    return _split(DomainPool(x, y, domains), rng, train, validation, calibration, test)
+    sizes = {"train": train, "validation": validation, "calibration": calibration, "test": test}
+    return split_pool(DomainPool(x, y, domains), sizes, rng)

@@ -13,28 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from metapac._common import Floats, Seed, as_probability, as_whole_number, check_same_shape
+from metapac._common import Floats, Seed, as_probability
 from metapac.errors import InvalidInput
-from metapac.fewshot.adapters import Learner, adapt_learner, as_positive_number
 from metapac.fewshot.learners.networks import seeded_init
-from metapac.fewshot.tasks import Task
 from metapac.grouping import group
 from metapac.inputs import as_score_array, check_finite
 
 _WIDTH = 64
 _BATCH = 32
-
-
-def leave_one_out(learner: Learner, task: Task) -> Floats:
-    """Return the score of each support example's label after adapting to the other examples."""
-    scores = np.zeros(len(task.support))
-    for i, label in enumerate(task.support_y.tolist()):
-        others = np.arange(len(task.support)) != i
-        if label in task.support_y[others]:
-            x, y = task.take(task.support[others]), task.support_y[others]
-            scorer = adapt_learner(learner, x, y, classes=task.classes)
-            scores[i] = scorer.predict_proba(task.take(task.support[i : i + 1]))[0, label]
-    return scores
 
 
 def _layers(inputs: int) -> tuple[nn.Module, nn.Module]:
@@ -74,10 +60,7 @@ class QuantilePredictor:
     ) -> Self:
         """Train from scratch on tasks used in training, with squared loss and Adam."""
         sets, values = _sets("supports", supports), as_score_array("quantiles", quantiles)
-        check_same_shape("quantiles", values, "rows of supports", sets[:, 0])
         check_finite("quantiles", values)
-        as_whole_number("epochs", epochs)
-        as_positive_number("lr", lr)
         self._scale = _moments(sets), _moments(values)
         (centre, width), (middle, spread) = self._scale
         x = torch.from_numpy((sets - centre) / width)  # (T, S)
@@ -90,7 +73,6 @@ class QuantilePredictor:
         return self
 
     def predict(self, supports: ArrayLike) -> Floats:
-        """Return the predicted quantile of each task."""
         if not hasattr(self, "module"):
             raise InvalidInput("this QuantilePredictor is not trained yet. Call .fit(...) first.")
         (centre, width), (middle, spread) = self._scale
@@ -134,7 +116,7 @@ def _sets(name: str, values: ArrayLike) -> Floats:
     array = as_score_array(name, values).astype(np.float64)
     if array.ndim != 2 or not array.size:
         rule = f"{name} must have a row for each task, a column for each support"
-        raise InvalidInput(f"{rule}, got {array.shape}: pass -leave_one_out(...).")
+        raise InvalidInput(f"{rule}, got {array.shape}.")
     check_finite(name, array)
     return array
 

@@ -10,18 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metapac import artefact
-from metapac._common import (
-    PathLike,
-    Progress,
-    brief,
-    check_one_of,
-    ignore_progress,
-    listed,
-    require,
-    warn,
-)
+from metapac import _common, artefact
+from metapac._common import PathLike, Progress, ignore_progress
 from metapac.errors import InvalidInput, keyword
+from metapac.fewshot import scoring
 from metapac.fewshot.adapters import as_score_function, check_uses_unlabelled
 from metapac.fewshot.datasets.images import image_files, image_folder, read_images
 from metapac.fewshot.datasets.pools import load_run_pools, read_run
@@ -30,13 +22,6 @@ from metapac.fewshot.offset import EPSILON, load_offset
 from metapac.fewshot.options import Drawing, Embeddings, NewExamples, Run, SampleLogs, reject_given
 from metapac.fewshot.pools import ClassPool, GroupPool
 from metapac.fewshot.prompts import name_model, read_samples
-from metapac.fewshot.scoring import (
-    describe_learner,
-    fit_offset,
-    fit_temperature,
-    score_examples,
-    tabulate,
-)
 from metapac.fewshot.tasks import Choice, class_reuse, count_noun
 from metapac.fewshot.tensors import data_checksum
 from metapac.fewshot.vectors import Vectors, read_examples, read_vectors
@@ -61,11 +46,9 @@ class ScoredTable(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def write(self, path: PathLike) -> None:
-        """Write the table to a Parquet file, as `metapac.write_scores` does."""
         write_scores(path, self.table, self.provenance)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the table, as JSON can hold it."""
         names = {"model": self.provenance.model, "score": self.provenance.score}
         return names | {"notes": list(self.notes), **self.provenance.details}
 
@@ -88,6 +71,8 @@ class Model(NamedTuple):
     learner: Any
     name: str
     details: dict[str, Any]
+    drawing: Drawing = Drawing()
+    progress: Progress = ignore_progress
     sizes: dict[str, Any] | None = None
 
     def describe(self, table: Mapping[str, Any], score: Any, shape: Any, facts: Any) -> Provenance:
@@ -112,30 +97,29 @@ def score_run(
     record, learner, name, checksum = load_run_learner(source, run.device)
     options, is_file = record["options"], Path(source).is_file()
     sizes = {key: options[key] for key in ("ways", "shots") if key in options}
-    model = Model(learner, name, {"kind": "weights" if is_file else "run"}, sizes)
+    kind = {"kind": "weights" if is_file else "run"}
+    model = Model(learner, name, kind, drawing, progress, sizes)
     if examples != NewExamples():
         if examples.new is None or examples.support is None:
             raise InvalidInput("new and support belong together.", parameter=("new", "support"))
         size = options.get("image_size")
         model.details["support"] = examples.support.name
         labelled, new = _read_labelled(examples.support, size), _read_new(examples.new, size)
-        return _score_new(model, labelled, new, drawing, record["classes"])
+        return _score_new(model, labelled, new, record["classes"])
     progress("loading data", 0, None)
     model.details["pool"] = drawing.pool or ("all" if is_file else "calibration")
     model.details.update(architecture=record["architecture"], weights_checksum=checksum)
     if not is_file:
-        return _score_pool_of_run(model, source, record, drawing, run, progress)
+        return _score_pool_of_run(model, source, record, run)
     if run.data is None:
         raise InvalidInput("data must be given to score tasks with weights.", parameter="data")
     vectors = Vectors(*_read_labelled(Path(run.data), None))
     model.details.update(data=Path(run.data).name, data_checksum=data_checksum(*vectors.arrays))
-    return _score_vectors(model, vectors, drawing, progress, [_UNSEEN.format(run.data)])
+    return _score_vectors(model, vectors, [_UNSEEN.format(run.data)])
 
 
-def _score_pool_of_run(
-    model: Model, folder: PathLike, record: Any, drawing: Drawing, run: Run, progress: Progress
-) -> ScoredTable:
-    loaded = load_run_pools(folder, data=run.data, home=run.home, progress=progress)
+def _score_pool_of_run(model: Model, folder: PathLike, record: Any, run: Run) -> ScoredTable:
+    loaded = load_run_pools(folder, data=run.data, home=run.home, progress=model.progress)
     pools = {key: pool for key, pool in vars(loaded.pools).items() if pool is not None}
     name = model.details["pool"]
     if name not in pools:
@@ -148,7 +132,7 @@ def _score_pool_of_run(
         model.details["trained_on"] = seen
     else:
         model.details["training"] = f"{len(seen)} other classes, as the run records"
-    return score_pool(model, pools[name], drawing, pools.get("validation"), progress=progress)
+    return score_pool(model, pools[name], pools.get("validation"))
 
 
 def load_run_learner(source: PathLike, device: str | None) -> tuple[dict[str, Any], Any, str, str]:
@@ -156,7 +140,7 @@ def load_run_learner(source: PathLike, device: str | None) -> tuple[dict[str, An
     is_run = not Path(source).is_file()
     record: dict[str, Any] = read_run(source) if is_run else {"options": {}}
     module = "metapac.fewshot.training.checkpoints"
-    weights = require(module, extra="torch", purpose="scoring tasks of a run")
+    weights = _common.require(module, extra="torch", purpose="scoring tasks of a run")
     from metapac.fewshot.training.loop import choose_device
 
     learner = weights.load_learner(source)
@@ -197,29 +181,24 @@ def score_embeddings(
         learner, described = build_vector_learner(replace(options, temperature=temperature))
         notes = [note, *notes]
     name = f"{f'{model}, ' if model else ''}{described} of {vectors.x.shape[1]} dimensions"
-    scored_by = Model(learner, name, {"kind": "embeddings"})
+    scored_by = Model(learner, name, {"kind": "embeddings"}, drawing, progress)
     if new is not None:
         scored_by.details["support"] = file.name
-        return _score_new(scored_by, (vectors.x, vectors.y), _read_new(new), drawing)
+        return _score_new(scored_by, (vectors.x, vectors.y), _read_new(new))
     details = {"pool": drawing.pool or "all", "encoder": model, "learner": described}
     scored_by.details.update(details, data=file.name, data_checksum=data_checksum(*vectors.arrays))
-    return _score_vectors(scored_by, vectors, drawing, progress, notes, is_fitted)
+    return _score_vectors(scored_by, vectors, notes, is_fitted)
 
 
 def _score_vectors(
-    model: Model,
-    vectors: Vectors,
-    drawing: Drawing,
-    progress: Progress,
-    more: Sequence[str],
-    is_fitted: bool = False,
+    model: Model, vectors: Vectors, more: Sequence[str], is_fitted: bool = False
 ) -> ScoredTable:
     """Score tasks drawn from all classes or groups of a file, or from half of them."""
-    check_one_of("pool", model.details["pool"], ("all", "calibration", "test"))
-    is_fitted = is_fitted or drawing.offset is not None
+    _common.check_one_of("pool", model.details["pool"], ("all", "calibration", "test"))
+    is_fitted = is_fitted or model.drawing.offset is not None
     pool, rows = _make_pool(vectors, model.details["pool"], is_fitted=is_fitted)
     held_out = _make_pool(vectors, "validation")[0] if is_fitted else None
-    table, provenance, notes = score_pool(model, pool, drawing, held_out, progress=progress)
+    table, provenance, notes = score_pool(model, pool, held_out)
     table = {**table, "example": rows[table["example"]]}
     if vectors.groups is not None:  # labels mean the same in all tasks
         table["label"] = vectors.names[table["label"]]
@@ -230,21 +209,25 @@ def _score_vectors(
 
 def _fit_temperature(learner: Any, vectors: Vectors, drawing: Drawing) -> tuple[float, str]:
     """Return a temperature fitted on validation classes, rounded as printed, and a note on it."""
-    pool, _ = _make_pool(vectors, "validation")
-    shape = _choose_shape(pool.unit, replace(drawing, unlabelled=0))
+    whole, _ = _make_pool(vectors, "validation")
+    pool, drawn = _draw_held_out(whole, replace(drawing, unlabelled=0), once=True)
+    temperature = float(f"{scoring.fit_temperature(learner, drawn).temperature:.3g}")
+    note = f"The temperature {temperature} is fitted on {count_noun(pool.names, pool.unit)}, from"
+    again = f"For new examples, pass --temperature {temperature}."
+    return temperature, f"{note} which no task is drawn. {again}"
+
+
+def _draw_held_out(pool: Any, drawing: Drawing, sizes: Any = None, once: bool = False) -> Any:
+    """Return a pool without small classes, and tasks of it to fit on; groups perhaps once each."""
+    shape = _choose_shape(pool.unit, drawing, sizes)
     pool, _ = leave_out_small(pool, shape)
-    drawn = pool.tasks(None if pool.unit == "group" else _FIT_TASKS, **shape, rng=0)
-    temperature = float(f"{fit_temperature(learner, drawn).temperature:.3g}")
-    units = "groups" if pool.unit == "group" else "classes"
-    note = f"The temperature {temperature} is fitted on {len(pool.names)} {units}, from which no"
-    return temperature, f"{note} task is drawn. For new examples, pass --temperature {temperature}."
+    count = None if once and pool.unit == "group" else _FIT_TASKS
+    return pool, pool.tasks(count, **shape, rng=0)
 
 
 def _make_pool(vectors: Vectors, name: str, *, is_fitted: bool = False) -> tuple[Any, Any]:
-    """Return all classes or groups, or one half, the same whatever the seed, and their rows.
-
-    A third of the calibration half is for validation, and left out if it was fitted on.
-    """
+    """Return all classes or groups, or one half, the same whatever the seed, and their rows."""
+    # A third of the calibration half is for validation, and left out if it was fitted on.
     ids = vectors.y if vectors.groups is None else vectors.groups
     distinct = np.unique(ids)
     if name != "all" and len(distinct) < 2:
@@ -281,26 +264,24 @@ def score_logs(
     return ScoredTable(table, provenance, notes)
 
 
-def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[Any, list[str]]:
-    """Return the score function, with an offset that is read or fitted, and a note on the offset.
-
-    Without a pool of held-out classes or groups the offset can only be read.
-    """
-    function, file = as_score_function(drawing.score), drawing.offset
+def _choose_score(model: Model, held_out: Any = None) -> tuple[Any, list[str]]:
+    """Return the score function, with an offset that is read or fitted, and a note on that."""
+    # Without a pool of held-out classes or groups the offset can only be read.
+    drawing, file = model.drawing, model.drawing.offset
     if file is None:
         reject_given(drawing, "scores without an offset", ("epsilon",))
         if drawing.unlabelled:
             check_uses_unlabelled(model.learner)
-        return function, []
+        return as_score_function(drawing.score), []
     if not drawing.unlabelled:
         text = "offset needs unlabelled examples of the tasks. Pass, say, --unlabelled 100."
         raise InvalidInput(text, parameter="unlabelled")
     if drawing.score not in ("probability", "log_probability"):
         raise InvalidInput("score must be log_probability with an offset.", parameter="score")
     if file.exists():
-        offset, learner = load_offset(file), describe_learner(model.learner)
+        offset, learner = load_offset(file), scoring.describe_learner(model.learner)
         if offset.learner != artefact.as_json("learner", learner):
-            text = f"{file} was fitted for another learner, {brief(offset.learner)}"
+            text = f"{file} was fitted for another learner, {_common.brief(offset.learner)}"
             raise InvalidInput(f"{text}. Pass the name of a new file.", parameter="offset")
         if drawing.epsilon not in (None, offset.epsilon):
             text = f"epsilon must be {offset.epsilon}, for which {file} was fitted"
@@ -309,35 +290,26 @@ def choose_score(model: Model, drawing: Drawing, held_out: Any = None) -> tuple[
     if held_out is None:
         text = f"there is no offset in {file}, and none can be fitted. Score the calibration tasks"
         raise InvalidInput(f"{text} first, with the same offset.", parameter="offset")
-    shape = _choose_shape(held_out.unit, drawing, model.sizes)
-    pool, _ = leave_out_small(held_out, shape)
-    drawn = pool.tasks(_FIT_TASKS, **shape, rng=0)
-    offset = fit_offset(model.learner, drawn, epsilon=drawing.epsilon or EPSILON)
+    pool, drawn = _draw_held_out(held_out, drawing, model.sizes)
+    offset = scoring.fit_offset(model.learner, drawn, epsilon=drawing.epsilon or EPSILON)
     offset.save(file)
-    units = "groups" if pool.unit == "group" else "classes"
-    note = f"The offset is fitted on {len(pool.names)} {units}, from which no task is drawn"
-    return offset, [f"{note}, and written to {file}."]
+    units = count_noun(pool.names, pool.unit)
+    note = f"The offset is fitted on {units}, from which no task is drawn, and written to {file}."
+    return offset, [note]
 
 
-def score_pool(
-    model: Model,
-    pool: Any,
-    drawing: Drawing,
-    held_out: Any = None,
-    *,
-    progress: Progress = ignore_progress,
-) -> ScoredTable:
+def score_pool(model: Model, pool: Any, held_out: Any = None) -> ScoredTable:
     """Draw tasks from a pool and score them."""
-    is_group = pool.unit == "group"
-    function, notes = choose_score(model, drawing, held_out)
+    drawing, is_group = model.drawing, pool.unit == "group"
+    function, notes = _choose_score(model, held_out)
     shape = _choose_shape(pool.unit, drawing, model.sizes)
     pool, left_out = leave_out_small(pool, shape)
     # Tasks of another seed have other names, so that they are not taken for those of this one.
     named = {"name": f"{pool.name}.{drawing.rng}"} if drawing.rng and not is_group else {}
     count = _TASKS if drawing.tasks is None and not is_group else drawing.tasks
     tasks = pool.tasks(count, **shape, **named, rng=drawing.rng)
-    progress("scoring tasks", 0, None)
-    table = tabulate(model.learner, tasks, score=function, progress=progress)
+    model.progress("scoring tasks", 0, None)
+    table = scoring.tabulate(model.learner, tasks, score=function, progress=model.progress)
     facts = {"unit": pool.unit, "units": len(pool.names), "rng": drawing.rng}
     facts |= {"tasks": len(tasks), "examples": len(table["task"]), "accuracy": _accuracy(table)}
     facts |= {name: list(x) if isinstance(x, Sequence) else x for name, x in shape.items()}
@@ -351,7 +323,6 @@ def score_pool(
 
 
 def _accuracy(table: Mapping[str, Any]) -> float:
-    """Return the share of rows whose highest score is that of the true label."""
     best = np.array([np.argmax(row) for row in table["scores"]])
     if "classes" in table:
         best = np.array([names[i] for names, i in zip(table["classes"], best, strict=True)])
@@ -387,7 +358,6 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
     small = [name for name, size in sizes.items() if size < needed]
     if not small:
         return pool, []
-    noun = ("class", "es") if pool.unit == "class" else ("group", "s")
     sizes_named = f"shots + {'queries' if shape['queries'] else 1}"
     sizes_named += " + unlabelled ones of each class" * (others > 0)
     count = len(sizes) - len(small)
@@ -397,12 +367,12 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
             remedy = f"Pass {keyword('queries', spare)} or fewer"
         elif count > 1:
             remedy = f"Pass {keyword('ways', count)} or fewer"
-        text = f"a task needs {count_noun(ways, *noun)} with at least {sizes_named} = {needed}"
-        text = f"{text} examples, got {count} in {pool.name}. {remedy}."
-        raise InvalidInput(text, parameter=("shots", "queries"))
-    found = listed([f"{name!r} with {sizes[name]}" for name in small])
-    text = f"left out {count_noun(small, *noun)} of {pool.name} with fewer than {needed} examples"
-    warn(f"{text}, the {sizes_named} of a task: {found}.")
+        rule = f"a task needs {count_noun(ways, pool.unit)} with at least {sizes_named} = {needed}"
+        got = f"got {count} in {pool.name}. {remedy}"
+        raise InvalidInput(f"{rule} examples, {got}.", parameter=("shots", "queries"))
+    found = _common.listed([f"{name!r} with {sizes[name]}" for name in small])
+    left_out = f"left out {count_noun(small, pool.unit)} of {pool.name} with fewer than {needed}"
+    _common.warn(f"{left_out} examples, the {sizes_named} of a task: {found}.")
     large = copy.copy(pool)
     large.names = [name for name, size in sizes.items() if size >= needed]
     large.positions = [members for members in pool.positions if len(members) >= needed]
@@ -414,12 +384,11 @@ def most_queries(pool: Any, ways: int, shots: int) -> int:
     return sorted(map(len, pool.positions))[-ways] - shots
 
 
-def _score_new(
-    model: Model, labelled: Any, new: Any, drawing: Drawing, classes: int | None = None
-) -> ScoredTable:
+def _score_new(model: Model, labelled: Any, new: Any, classes: int | None = None) -> ScoredTable:
     """Return a table with a row for each new example of a task, without labels."""
+    drawing, (file, x, ids) = model.drawing, new
     reject_given(drawing, "new examples, which are all scored", ("pool", "tasks", "queries", "rng"))
-    (function, notes), (file, x, ids) = choose_score(model, drawing), new
+    function, notes = _choose_score(model)
     shape = _choose_shape("class" if classes is None else "group", drawing, model.sizes)
     names, codes = _code_labels(labelled[1], shape, classes, model.details["support"])
     if np.shape(x)[1:] != np.shape(labelled[0])[1:]:
@@ -435,7 +404,7 @@ def _score_new(
         options["unlabelled"], x, ids = x[known], x[rows], ids[rows]
         text = f"{drawing.unlabelled} of the examples, at random, are taken as unlabelled examples"
         notes.append(f"{text} and not scored: the guarantee is for others.")
-    scores = score_examples(model.learner, labelled[0], codes, x, **options)
+    scores = scoring.score_examples(model.learner, labelled[0], codes, x, **options)
     task = file.resolve().name if file.is_dir() else file.stem
     table = {"task": np.full(len(x), task), "example": ids, "scores": list(scores)}
     table["classes"] = [names] * len(x)
@@ -444,10 +413,8 @@ def _score_new(
 
 
 def _code_labels(y: Any, shape: Any, classes: int | None, file: str) -> tuple[list[Any], Any]:
-    """Return the names of the labels and the position of each among them, of a task as calibrated.
-
-    The labels of groups are those of training, and some may be absent.
-    """
+    """Return the names of the labels and the position of each, of a task as calibrated."""
+    # The labels of groups are those of training, and some may be absent.
     distinct, codes = np.unique(y, return_inverse=True)
     names, counts = distinct.tolist(), np.bincount(codes).tolist()
     sizes: dict[str, dict[str, int]] = {"ways": {"": len(names)}}

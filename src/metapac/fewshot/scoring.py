@@ -13,19 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import artefact
-from metapac._common import (
-    Array,
-    Floats,
-    PathLike,
-    Progress,
-    Seed,
-    as_probability,
-    as_whole_number,
-    listed,
-    on_host,
-    warn,
-)
+from metapac import _common, artefact
+from metapac._common import Array, Floats, PathLike, Progress, Seed
 from metapac._text import name_score
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot import adapters
@@ -64,31 +53,27 @@ class Outputs:
 
     @cached_property
     def scores(self) -> Floats:
-        """The score of each label for each query."""
         return self.function(self.values, self.kind)
 
     def take(self, rows: Sequence[int]) -> Outputs:
-        """Return the outputs of some queries."""
         logits = None if self.logits is None else self.logits[rows]
         return replace(self, values=self.values[rows], logits=logits)
 
     def lowered_scores(self, labels: Array) -> Floats:
-        """Return scores of the true labels, lowered by what rounding may cost in deployment.
-
-        A lower score never raises a threshold, and a lower threshold keeps every label that a
-        higher one keeps. Let rounding move each logit by up to s / 2; s is the slack.
-
-        - probability: with p = 1 / (1 + sum of exp(l_c - l_y)), the sum grows at most exp(s)-fold,
-          so that p falls at most to p / (1 + (1 - p) (exp(s) - 1)).
-        - log_probability: the logarithm of that.
-        - margin: no probability moves by more than (exp(s) - 1) / 4, so that a margin loses at most
-          half of exp(s) - 1, which is below 2 s where 2 s is below 2, the range of margins.
-        - cumulative: a label whose logit is s below the true one stays below it, and each
-          probability keeps at least its exp(-s)-fold.
-        - log-probability minus an offset: the statistics that the offset is linear in are computed
-          from log-probabilities, none of which moves by more than s.
-        - raw, and functions of the user: the slack is subtracted, relative to the largest number.
-        """
+        """Return scores of the true labels, lowered by what rounding may cost in deployment."""
+        # A lower score never raises a threshold, and a lower threshold keeps every label that a
+        # higher one keeps. Let rounding move each logit by up to s / 2; s is the slack.
+        #
+        # - probability: with p = 1 / (1 + sum of exp(l_c - l_y)), the sum grows at most
+        #   exp(s)-fold, so that p falls at most to p / (1 + (1 - p) (exp(s) - 1)).
+        # - log_probability: the logarithm of that.
+        # - margin: no probability moves by more than (exp(s) - 1) / 4, so that a margin loses at
+        #   most half of exp(s) - 1, which is below 2 s where 2 s is below 2, the range of margins.
+        # - cumulative: a label whose logit is s below the true one stays below it, and each
+        #   probability keeps at least its exp(-s)-fold.
+        # - log-probability minus an offset: the statistics that the offset is linear in are
+        #   computed from log-probabilities, none of which moves by more than s.
+        # - raw, and functions of the user: the slack is subtracted, relative to the largest number.
         values, is_plain = self.values, self.function in (ScoreFunction(), ScoreFunction("raw"))
         if self.kind == "probabilities" and not is_plain:
             # 0 for true labels that are too improbable to have all their digits.
@@ -158,7 +143,6 @@ def _take(matrix: Array, labels: Array) -> Array:
 
 
 def output_kind(learner: Learner) -> str:
-    """Return what the scorers of a learner return."""
     return str(getattr(learner, "outputs", "probabilities"))
 
 
@@ -190,10 +174,8 @@ def adapt_and_compute(
     classes: Any,
     name: Any = "new",
 ) -> tuple[Outputs, Outputs | None]:
-    """Adapt to support examples, their labels and unlabelled examples; return outputs for x.
-
-    With a score function that has an offset, the outputs for the unlabelled examples too.
-    """
+    """Adapt to support examples, their labels and unlabelled examples; return outputs for x."""
+    # With a score function that has an offset, the outputs for the unlabelled examples too.
     support_x, support_y, unlabelled = known
     scorer = adapt_learner(learner, support_x, support_y, classes=classes, unlabelled=unlabelled)
     among = None
@@ -217,7 +199,6 @@ def describe_learner(learner: Learner) -> dict[str, Any]:
 
 
 def weights_checksum(learner: Any) -> str:
-    """Return a checksum of the weights of a learner."""
     state = learner.module.state_dict()
     return data_checksum(*(state[name].cpu().numpy() for name in sorted(state)))
 
@@ -231,27 +212,20 @@ class SharedEmbeddings:
 
     @classmethod
     def of(cls, learner: Learner | SharedEmbeddings) -> SharedEmbeddings:
-        """Return a learner as one of these."""
         return learner if isinstance(learner, SharedEmbeddings) else cls(learner)
 
     def outputs(self, task: Task, function: ScoreFunction) -> Outputs:
-        """Return the outputs of the learner adapted to a task, for its queries."""
         return self.all_outputs(task, function)[0]
 
     def all_outputs(self, task: Task, function: ScoreFunction) -> tuple[Outputs, Outputs | None]:
         """Return the outputs for the queries of a task, and for its unlabelled examples if used."""
         learner: Any = self.learner
-        is_ours = "on_embeddings" in vars(type(learner))  # a subclass may adapt in its own way
+        is_ours = "_on_embeddings" in vars(type(learner))  # a subclass may adapt in its own way
         if is_ours and task.columns is None and is_shared(task):
-            learner, task = learner.on_embeddings(), self._embed(task)
-        return adapt_and_compute(
-            learner,
-            (task.support_x, task.support_y, task.unlabelled_x),
-            task.query_x,
-            function,
-            task.classes,
-            task.name,
-        )
+            learner, task = learner._on_embeddings(), self._embed(task)
+        known = task.support_x, task.support_y, task.unlabelled_x
+        of_task = task.query_x, function, task.classes, task.name
+        return adapt_and_compute(learner, known, *of_task)
 
     def _embed(self, task: Task) -> Task:
         """Return a task with embeddings in place of examples."""
@@ -261,7 +235,7 @@ class SharedEmbeddings:
         _, known, embedded = self._pools[id(task.x)]
         rows = task.positions[~known[task.positions]]
         if len(rows):
-            z = self.learner.embed_rows(task.x[rows])  # type: ignore[attr-defined]
+            z = self.learner._embed_rows(task.x[rows])  # type: ignore[attr-defined]
             if not embedded:
                 embedded.append(z.new_empty(count, *z.shape[1:]))
             embedded[0][rows] = z
@@ -303,9 +277,8 @@ def check_independence(learner: Learner, task: Task) -> None:
         text = f"the learner must score queries one by one, but cannot score {where} alone"
         raise InvalidInput(f"{text} ({error}). Switch batch norm to eval().") from error
     if _differ(alone, again):
-        text = "the learner must score an example the same each time"
-        text = f"{text}, but {where} got {_show(alone)} and then {_show(again)}"
-        raise InvalidInput(f"{text}. Switch dropout off by eval(), or fix the seed.")
+        rule = "the learner must score an example the same each time, without dropout: call eval()"
+        raise InvalidInput(f"{rule}. {where} got {_show(alone)} and then {_show(again)}.")
     if _differ(alone, among):
         _object(alone, among, where)
 
@@ -315,14 +288,12 @@ def _object(alone: Outputs, among: Outputs, where: str) -> None:
     got = f"{where} got {_show(among)} among other queries and {_show(alone)} alone"
     distance = _distance(alone, among)
     if distance > _ROUNDING:
-        remedy = "" if distance > _LOW_PRECISION else "; if this is rounding, return float16"
-        raise InvalidInput(
-            f"the learner must score each query by itself, from the support set alone, but {got}. "
-            "Scores that depend on other queries are not independent, and no guarantee holds. Use "
-            f"no statistics of the queries, such as batch norm in training mode{remedy}."
-        )
-    kind = among.values.dtype.name
-    warn(f"{got}, more than the rounding of {kind} explains. Return the precision of the model.")
+        rule = "the learner must score each query by itself, from the support set alone"
+        remedy = "no statistics of the queries, such as batch norm in training mode"
+        remedy += "" if distance > _LOW_PRECISION else "; if this is rounding, return float16"
+        raise InvalidInput(f"{rule}, but {got}. Use {remedy}.")
+    text = f"{got}, more than the rounding of {among.values.dtype.name} explains"
+    _common.warn(f"{text}. Return the precision of the model.")
 
 
 def _differ(one: Outputs, other: Outputs) -> bool:
@@ -349,7 +320,6 @@ def _distance(one: Outputs, other: Outputs) -> float:
 
 
 def _show(outputs: Outputs) -> str:
-    """Return the scores of a row in a few digits."""
     more = ", ..." if outputs.scores.shape[1] > 5 else ""
     return f"({', '.join(f'{score:.6g}' for score in outputs.scores[0, :5])}{more})"
 
@@ -409,9 +379,8 @@ def fit_temperature(
     bounds = (-_LARGEST, _LARGEST)
     best = minimize_scalar(cross_entropy, bounds=bounds, method="bounded", options={"xatol": 1e-8})
     if abs(best.x) > _LARGEST - 1e-3:
-        text = "tasks must be neither all right nor no better than chance for a temperature to fit"
-        end = f"{math.exp(best.x):.3g}. Pass more validation tasks"
-        raise InvalidInput(f"{text}, but the best one is beyond {end}.")
+        rule = "tasks must be neither all right nor no better than chance for a temperature to fit"
+        raise InvalidInput(f"{rule}: the best one is beyond {math.exp(best.x):.3g}.")
     return ScoreFunction(score, float(math.exp(best.x)), frozenset(fitted_on))
 
 
@@ -454,22 +423,21 @@ def fit_offset(learner: Learner, tasks: Iterable[Task], *, epsilon: float) -> Ta
     if len(sizes) != 1 or 0 in sizes or len(drawn) < MIN_TASKS:
         rule = f"tasks must be {MIN_TASKS} or more, all with as many unlabelled examples"
         raise InvalidInput(f"{rule}, got {len(drawn)} with {sorted(sizes)}.", parameter="tasks")
-    temperature = fit_temperature(shared, drawn).temperature  # type: ignore[arg-type]
-    fields: dict[str, Any] = {
-        "epsilon": as_probability("epsilon", epsilon),
-        "unlabelled": sizes.pop(),
-    }
-    plain = TaskOffset(temperature=temperature, weights=(0.0,) * SIZE, **fields)
+    plain = TaskOffset(
+        temperature=fit_temperature(shared, drawn).temperature,  # type: ignore[arg-type]
+        epsilon=_common.as_probability("epsilon", epsilon),
+        unlabelled=sizes.pop(),
+        weights=(0.0,) * SIZE,
+    )
     rows, targets = [], []
     for task in drawn:
         queries, unlabelled = shared.all_outputs(task, plain)
         targets.append(np.quantile(_take(queries.scores, task.query_y), epsilon, method="lower"))
         rows.append(describe_outputs(unlabelled.scores, epsilon))  # type: ignore[union-attr]
-    described = describe_learner(shared.learner)
     return replace(
         plain,
         weights=fit_weights(rows, targets),
-        learner=artefact.as_json("learner", described),
+        learner=artefact.as_json("learner", describe_learner(shared.learner)),
         classes=frozenset().union(*map(units_of, drawn)),
         fitted_on=frozenset(map(fingerprint, drawn)),
     )
@@ -485,7 +453,7 @@ def units_of(task: Task) -> set[str]:
 
 def fingerprint(task: Task) -> str:
     """Return a text that two tasks share only if they have the same queries."""
-    first = np.asarray(on_host(task.take(task.query[:1])))
+    first = np.asarray(_common.on_host(task.take(task.query[:1])))
     content = repr(first.tolist()).encode() if first.dtype == object else first.tobytes()
     digest = hashlib.blake2b(content, digest_size=16)
     for part in (task.query, task.query_y):
@@ -649,7 +617,7 @@ def _score(
             text = f"the temperature of {keyword('score', name_score(function))} was fitted on task"
             raise InvalidInput(f"{text} {task.name!r}. Fit it on validation tasks.")
         if isinstance(function, TaskOffset) and (seen := function.classes & units_of(task)):
-            text = f"the offset of score was fitted on {listed(sorted(seen))} of task"
+            text = f"the offset of score was fitted on {_common.listed(sorted(seen))} of task"
             raise InvalidInput(f"{text} {task.name!r}. Fit it on tasks of other classes.")
         names.add(task.name)
         outputs = shared.outputs(task, function)
@@ -664,7 +632,6 @@ def _score(
 
 
 def _join(parts: Sequence[tuple[str | int, Floats]]) -> tuple[Array, Array]:
-    """Return the scores of all tasks, and the task of each."""
     names, scores = zip(*parts, strict=True)
     return np.concatenate(scores), np.repeat(as_task_names(list(names)), [*map(len, scores)])
 
@@ -762,7 +729,7 @@ def accuracy(
     >>> print(accuracy(PrototypeLearner(), pool, ways=2, tasks=50))
     92.0% (87.1 to 96.9%, 50 tasks)
     """
-    count = as_whole_number("tasks", tasks)
+    count = _common.as_whole_number("tasks", tasks)
     shape: Any = {"shots": shots, "queries": queries, "rng": rng}
     shape |= {} if isinstance(pool, GroupPool) else {"ways": ways}
     drawn: Any = pool.tasks(count, **shape)

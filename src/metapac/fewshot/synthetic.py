@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from metapac._common import Array, Seed
-from metapac.evidence import ranks_within
-from metapac.guarantee import Guarantee
 
 
 class Family(Protocol):
@@ -22,9 +20,7 @@ class Family(Protocol):
         Parameters
         ----------
         count : int
-            Number of tasks.
         rng : int, numpy.random.Generator or None, optional
-            Seed.
 
         Returns
         -------
@@ -38,9 +34,7 @@ class Family(Protocol):
         ----------
         tasks : ndarray, shape (t,)
         examples : int
-            Number of examples of each task.
         rng : int, numpy.random.Generator or None, optional
-            Seed.
 
         Returns
         -------
@@ -54,7 +48,6 @@ class Family(Protocol):
         ----------
         tasks : ndarray, shape (t,)
         threshold : float
-            Threshold of the prediction sets.
 
         Returns
         -------
@@ -67,12 +60,10 @@ class Family(Protocol):
         Parameters
         ----------
         threshold, epsilon : float
-            Threshold of the prediction sets, and miss rate.
 
         Returns
         -------
         float
-            The fraction; a guarantee is satisfied if it is at most alpha.
         """
 
 
@@ -109,28 +100,6 @@ class NormalFamily(Family):
         noise = np.random.default_rng(rng).standard_normal((len(tasks), examples))
         return np.asarray(noise + np.asarray(tasks)[:, None])
 
-    def draw_examples(self, task: float, examples: int, rng: Seed = None) -> tuple[Array, Array]:
-        """Return scores of all labels, and the true labels.
-
-        Parameters
-        ----------
-        task : float
-            A task.
-        examples : int
-            Number of examples.
-        rng : int, numpy.random.Generator or None, optional
-            Seed.
-
-        Returns
-        -------
-        scores, labels : ndarray, shape (examples, classes) and (examples,)
-        """
-        generator = np.random.default_rng(rng)
-        labels = generator.integers(self.classes, size=examples)
-        scores = generator.standard_normal((examples, self.classes))
-        scores[np.arange(examples), labels] += task
-        return scores, labels
-
     def error(self, tasks: Array, threshold: float) -> Array:
         return np.asarray(special.ndtr(threshold - np.asarray(tasks)))
 
@@ -141,7 +110,6 @@ class NormalFamily(Family):
         ----------
         tasks : ndarray, shape (t,)
         threshold : float
-            Threshold of the prediction sets.
 
         Returns
         -------
@@ -195,40 +163,3 @@ class TwoPointFamily(Family):
         if threshold <= 0 or threshold > 1:
             return float(threshold > 1)
         return self.bad if self.miss > epsilon else 0.0
-
-    def probability_of_one(self, guarantee: Guarantee, *, tasks: int, examples: int) -> float:
-        """Return the exact probability that Meta-PS chooses 1, a threshold that is too high.
-
-        Parameters
-        ----------
-        guarantee : Guarantee
-            The guarantee, whose ranks are not randomised.
-        tasks, examples : int
-            Number of calibration tasks, and of examples of each task.
-
-        Returns
-        -------
-        float
-            The probability, over the draw of the calibration tasks.
-        """
-        # The threshold is 1 if at some level the number of task thresholds of 0 is at most the
-        # rank. The threshold of a task is 0 if it has more misses than the level allows. A higher
-        # level allows more misses and has fewer such tasks: their counts form a Markov chain, each
-        # a binomial thinning of the one before.
-        rank_by_misses: dict[int, int] = {}  # misses that a task may have -> tasks of threshold 0
-        ranks = guarantee.allowed_low_thresholds(tasks)
-        within = ranks_within(np.array([examples]), guarantee)[0].tolist()
-        for misses, rank in zip(within, ranks, strict=True):
-            if misses >= 0:  # otherwise every task threshold is -inf
-                rank_by_misses[misses] = max(rank, rank_by_misses.get(misses, -1))
-        result, previous = 0.0, 1.0
-        alive = np.zeros(tasks + 1)  # P(this many thresholds are 0, and 1 was not chosen so far)
-        alive[tasks] = 1.0
-        counts = np.arange(tasks + 1)
-        for misses, rank in sorted(rank_by_misses.items()):
-            low = self.bad * float(stats.binom.sf(misses, examples, self.miss))
-            thinned = stats.binom.pmf(counts[:, None], counts[None, alive > 0], low / previous)
-            alive = np.asarray(thinned @ alive[alive > 0])
-            result, previous = result + float(alive[: rank + 1].sum()), low
-            alive[: rank + 1] = 0.0
-        return result

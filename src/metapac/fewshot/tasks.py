@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from metapac import _common, artefact
-from metapac._common import Array, Counts, PathLike, Progress, Seed, as_whole_number, on_host, warn
+from metapac._common import Array, Counts, PathLike, Progress, Seed, as_whole_number, brief, on_host
+from metapac._text import inflect
 from metapac.errors import InvalidInput
 from metapac.inputs import kind_of
 
@@ -23,7 +24,6 @@ Ids = ArrayLike | Iterable[object]
 
 
 def spawn_seed(rng: Seed) -> np.random.SeedSequence:
-    """Return the seed of a new random sequence."""
     (generator,) = np.random.default_rng(rng).spawn(1)
     return cast(np.random.SeedSequence, generator.bit_generator.seed_seq)
 
@@ -46,11 +46,10 @@ def spawn_rngs(seed: np.random.SeedSequence, count: int) -> list[np.random.Gener
     return [np.random.Generator(np.random.PCG64(np.random.SeedSequence(row))) for row in words]
 
 
-def count_noun(some: int | Sized, noun: str, plural: str | None = None) -> str:
+def count_noun(some: int | Sized, noun: str) -> str:
     """Return how many there are, such as "1 task" or "3 classes"."""
     number = some if isinstance(some, int) else len(some)
-    ending = plural or ("es" if noun.endswith("s") else "s")
-    return f"{number} {noun}{ending * (number != 1)}"
+    return f"{number} {noun if number == 1 else inflect(noun)[1]}"
 
 
 def as_examples(name: str, x: Any) -> Any:
@@ -64,7 +63,7 @@ def as_examples(name: str, x: Any) -> Any:
         rule = f"{name} must be an array, got a {type(x).__name__}, which gives examples one by one"
         raise InvalidInput(f"{rule}. Pass LazyArray.from_dataset({data}).")
     array = x if hasattr(x, "shape") and not hasattr(x, "iloc") else np.asarray(x)
-    if not len(array.shape):
+    if not array.shape:
         raise InvalidInput(f"{name} must hold one row for each example, got {x!r}.")
     return array
 
@@ -173,7 +172,7 @@ class LazyArray:
         first = _as_example(dataset, item, 0)
         if not np.array_equal(first, _as_example(dataset, item, 0)):
             rule = "dataset[0] is not the same when it is read again, and scores then differ too"
-            warn(f"{rule}: take random transforms out of a dataset that is not for training.")
+            _common.warn(f"{rule}: take random transforms out of a dataset that is scored.")
         read = partial(_read_entries, dataset, item)
         return cls(read, shape=(len(dataset), *first.shape), dtype=first.dtype)
 
@@ -238,12 +237,12 @@ class LazyArray:
             The rows, read-only.
         """
         header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+        report = progress or _common.ignore_progress
         with artefact.replacing(path, binary=True) as file:
             np.lib.format.write_array_header_2_0(file, header)
             for start in range(0, len(self), _BLOCK):
                 file.write(np.ascontiguousarray(self[start : start + _BLOCK]).data)
-                if progress is not None:
-                    progress("writing rows", min(start + _BLOCK, len(self)), len(self))
+                report("writing rows", min(start + _BLOCK, len(self)), len(self))
         return np.asanyarray(np.load(path, mmap_mode="r"))
 
     def _positions(self, index: Any) -> Counts:
@@ -258,8 +257,8 @@ class LazyArray:
         rows = np.asarray(on_host(self._read(positions)))
         shape = (len(positions), *self.shape[1:])
         if rows.shape != shape or rows.dtype != self.dtype:
-            got = f"got {rows.shape} of {rows.dtype}"
-            raise InvalidInput(f"read must return shape {shape} of {self.dtype}, {got}.")
+            rule = f"read must return shape {shape} of {self.dtype}"
+            raise InvalidInput(f"{rule}, got {rows.shape} of {rows.dtype}.")
         return rows
 
 
@@ -270,8 +269,8 @@ def _as_example(dataset: Any, item: Any, i: int) -> Array:
         entry = entry[0 if item is None else item]
     array = np.asarray(on_host(entry))
     if array.dtype.kind not in "biuf":
-        text = f"dataset[{i}] must be an array of numbers, or its item, got {type(entry).__name__}."
-        raise InvalidInput(text, parameter="item")
+        rule = f"dataset[{i}] must be an array of numbers, or its item"
+        raise InvalidInput(f"{rule}, got {brief(entry)}.", parameter="item")
     return array
 
 
@@ -339,35 +338,16 @@ class Task:
             as_class_count(f"{part}_y", labels, self.classes)
             object.__setattr__(self, part, positions)
             object.__setattr__(self, f"{part}_y", labels)
-        if len(shared := np.intersect1d(self.support, self.query)):
-            raise InvalidInput(f"support and query must not have position {shared[0]} in both.")
         if self.unlabelled is not None:
             unlabelled = _as_positions("unlabelled", self.unlabelled, self.x)
-            known = np.concatenate([self.support, self.query])
-            if len(shared := np.intersect1d(unlabelled, known)):
-                text = f"unlabelled must not have position {shared[0]}, of support or query"
-                raise InvalidInput(f"{text}: sets are promised for other examples.")
             object.__setattr__(self, "unlabelled", unlabelled if len(unlabelled) else None)
+        distinct, counts = np.unique(self.positions, return_counts=True)
+        if len(shared := distinct[counts > 1]):
+            rule = "support, query and unlabelled must not share a position"
+            raise InvalidInput(f"{rule}, got {shared[0]} twice.")
         named = self.classes if self.class_names is None else len(self.class_names)
         if named != self.classes:
             raise InvalidInput(f"class_names must name {self.classes} labels, got {named}.")
-
-    @classmethod
-    def unchecked(cls, **fields: Any) -> Task:
-        """Return a task whose fields are valid by construction; none is checked.
-
-        Parameters
-        ----------
-        **fields : object
-            Fields of `Task`.
-
-        Returns
-        -------
-        Task
-        """
-        task = object.__new__(cls)
-        task.__dict__.update(fields)
-        return task
 
     @property
     def support_x(self) -> Any:
@@ -439,24 +419,30 @@ class Task:
         Task
             The task, with a copy of the examples.
         """
-        parts, ys = [], []
-        for part, x, y in (("support", support_x, support_y), ("query", query_x, query_y)):
-            parts.append(as_examples(f"{part}_x", x))
-            ys.append(as_labels(f"{part}_y", y))
-            _common.check_same_length(f"{part}_y", ys[-1], f"{part}_x", parts[-1])
+        given = {"support_x": support_x, "query_x": query_x}
+        given |= {} if unlabelled_x is None else {"unlabelled_x": unlabelled_x}
+        parts = {part: as_examples(part, x) for part, x in given.items()}
+        ys = [as_labels("support_y", support_y), as_labels("query_y", query_y)]
+        for y, part in zip(ys, parts, strict=False):
+            _common.check_same_length(part.replace("x", "y"), y, part, parts[part])
         labels = np.concatenate(ys)
         total = as_class_count("support_y or query_y", labels, classes)
         absent = np.setdiff1d(np.arange(total), labels)
         if classes is None and len(absent):
-            text = f"support_y and query_y must hold every label from 0 to {total - 1}"
-            raise InvalidInput(f"{text}, but {absent[0]} is absent. Pass classes={total}.")
-        more = None if unlabelled_x is None else as_examples("unlabelled_x", unlabelled_x)
-        if more is not None:
-            warn_if_shared(parts[1], more)
-            parts.append(more)
-        x = reduce(_concatenate, parts)
+            rule = f"support_y and query_y must hold every label from 0 to {total - 1}"
+            raise InvalidInput(f"{rule}, but {absent[0]} is absent. Pass classes={total}.")
+        if unlabelled_x is not None:
+            warn_if_shared(parts["query_x"], parts["unlabelled_x"])
+        x = reduce(_concatenate, parts.values())
         support, query, rest = np.split(np.arange(len(x)), [len(ys[0]), len(labels)])
         return cls(name, x, support, ys[0], query, ys[1], total, unlabelled=rest)
+
+
+def unchecked_task(**fields: Any) -> Task:
+    """Return a task whose fields are valid by construction; none is checked."""
+    task = object.__new__(Task)
+    task.__dict__.update(fields)
+    return task
 
 
 def _as_positions(name: str, values: ArrayLike, x: Any) -> Counts:
@@ -478,7 +464,7 @@ def warn_if_shared(x: Any, unlabelled: Any) -> None:
     shared = {row.tobytes() for row in known} & {row.tobytes() for row in new}
     if shared:
         text = f"{len(shared)} of the examples in x are also in unlabelled"
-        warn(f"{text}. The guarantee is for other examples than those that were adapted to.")
+        _common.warn(f"{text}. The guarantee is for others than those that were adapted to.")
 
 
 def _concatenate(first: Any, second: Any) -> Any:
@@ -508,18 +494,17 @@ class TaskBatch(Sequence[Task]):
         return len(self.support)
 
     def __getitem__(self, i: Any) -> Any:
-        own = None if self.class_names is None else self.class_names[i]
-        given = [*_ROWS, *(["unlabelled"] if self.unlabelled is not None else [])]
-        rows = {name: getattr(self, name)[i] for name in given}
+        names = (*_ROWS, "unlabelled", "class_names")
+        rows = {name: x[i] for name in names if (x := getattr(self, name)) is not None}
         if isinstance(i, slice):
-            return replace(self, names=self.names[i], class_names=own, **rows)
-        fields = {"name": self.names[i], "x": self.x, "classes": self.classes}
-        fields |= {"class_names": None if own is None else tuple(own), "domain": self.domain}
-        fields |= {name: row.copy() for name, row in rows.items()}  # some may be read-only
-        return Task.unchecked(**fields)
+            return replace(self, names=self.names[i], **rows)
+        rows = {name: row.copy() for name, row in rows.items()}  # some may be read-only
+        if "class_names" in rows:
+            rows["class_names"] = tuple(rows["class_names"])
+        shared = {"x": self.x, "classes": self.classes, "domain": self.domain}
+        return unchecked_task(name=self.names[i], **shared, **rows)
 
     def split(self, size: int) -> Iterator[TaskBatch]:
-        """Yield the tasks in batches of at most ``size``."""
         return (self[start : start + size] for start in range(0, len(self), size))
 
 
@@ -550,7 +535,6 @@ def batches(
 
 
 def query_sizes(tasks: Sequence[Task]) -> Counts:
-    """Return the number of query examples of each task."""
     if isinstance(tasks, TaskBatch):
         return np.full(len(tasks), tasks.query.shape[1])
     return np.array([len(task.query) for task in tasks])
@@ -636,8 +620,7 @@ def class_reuse(tasks: Iterable[Task]) -> ClassReuse:
     >>> class_reuse(pool.tasks(500, ways=5, shots=1, queries=4, rng=0)).per_class
     156.25
     """
-    uses: Counter[object] = Counter()
-    count = 0
+    uses, count = Counter[object](), 0
     for task in tasks:
         if task.class_names is None:
             raise InvalidInput(f"task {task.name!r} must name its classes, as class_names.")

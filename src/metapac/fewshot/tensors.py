@@ -77,7 +77,6 @@ def _safetensors(framework: str, kind: Format) -> Any:
 
 
 def _read_content(path: PathLike) -> bytes:
-    """Return the bytes of a safetensors file; only the size of the header if it cannot be one."""
     with Path(path).open("rb") as file:
         start = file.read(8)
         size = int.from_bytes(start, "little")

@@ -33,17 +33,14 @@ class Vectors:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that there are."""
         return (self.x, self.y) if self.groups is None else (self.x, self.y, self.groups)
 
     @cached_property
     def names(self) -> Array:
-        """The classes, sorted."""
         return np.unique(self.y)
 
     @property
     def codes(self) -> Array:
-        """Position of the class of each vector among ``names``."""
         return np.searchsorted(self.names, self.y)
 
 
@@ -135,11 +132,10 @@ def _read_parquet(
 
 
 def _get_column(file: Path, table: Any, parameter: str, name: str | None) -> Array:
-    nulls = table.column(name).null_count if name in table.column_names else 0
-    if nulls or name not in table.column_names:
-        fault = f"has {nulls} null values in" if nulls else "has no"
-        text = f"{file} {fault} column {name!r}; it has: {', '.join(table.column_names)}"
-        raise InvalidInput(f"{text}. Pass the column as {parameter}.", parameter=parameter)
+    if name not in table.column_names or table.column(name).null_count:
+        got = f"{', '.join(table.column_names)}. Pass the column as {parameter}"
+        rule = f"{file} must have a column {name!r} without null values"
+        raise InvalidInput(f"{rule}; it has: {got}.", parameter=parameter)
     return np.array(table.column(name).to_pylist())
 
 
@@ -178,9 +174,8 @@ def _check_examples(file: Path, arrays: dict[str, Any], axes: int | None = None)
     """Return the examples of a file; raise InvalidInput if one is not of finite numbers."""
     x = np.asarray(arrays.get("x"))
     if x.ndim < 2 or x.ndim != (axes or x.ndim) or x.dtype.kind not in "fiub" or 0 in x.shape:
-        kind = f"shape {x.shape} of {x.dtype}" if "x" in arrays else ", ".join(arrays)
-        shape = "(examples, dimensions)" if axes else "whose first axis counts them"
-        raise InvalidInput(f"{file} must hold examples of numbers, an array x {shape}, got {kind}.")
+        got = f"shape {x.shape} of {x.dtype}" if "x" in arrays else ", ".join(arrays)
+        raise InvalidInput(f"{file} must hold numbers x, a row for each example, got {got}.")
     bad = ~np.isfinite(x).reshape(len(x), -1).all(1)
     if bad.any():
         where = f"{int(bad.sum())} examples (first in row {int(np.argmax(bad))})"

@@ -25,14 +25,14 @@ TENSORS = ("weights", "best", "optimiser")
 
 def a_checkpoint(epochs: int) -> Checkpoint:
     learner = fewshot.ProtoNet(fewshot.MLP(3, width=4, rng=epochs))
-    state = state_of(learner)
+    state, moved = state_of(learner), torch.arange(6.0).view(2, 3).T  # not contiguous, and shared
     return Checkpoint(
         architecture=checkpoints.describe_architecture(learner),
         config={"ways": 5, "rng": 0, "lr": 0.1, "class_weights": [1.0, 10.0], "patience": None},
         history=[asdict(Epoch(e, 0.1 * e, 1 / 3, 0.1, 2.0)) for e in range(1, epochs + 1)],
         weights=state,
         best={name: tensor + 1 for name, tensor in state.items()},
-        optimiser={"0/step": torch.tensor(3.0), "0/exp_avg": torch.arange(4.0)},
+        optimiser={"0/step": torch.tensor(3.0), "0/exp_avg": moved, "1/exp_avg": moved},
     )
 
 
@@ -52,27 +52,6 @@ def test_a_folder_holds_one_checkpoint_as_it_was_written(tmp_path: Path) -> None
     assert not same(checkpoints.read_checkpoint(folder), a_checkpoint(3))
     (path,) = folder.iterdir()
     assert "best/layers.0.weight" in safetensors.torch.load_file(path)
-
-
-def test_every_kind_of_tensor_survives_bit_for_bit(tmp_path: Path) -> None:
-    tensors = {
-        "scalar": torch.tensor(7),
-        "nan": torch.tensor([1.0, float("nan"), -0.0]),
-        "bfloat16": torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).bfloat16(),
-        "channels": torch.arange(24.0).view(2, 3, 2, 2).to(memory_format=torch.channels_last),
-        "transposed": torch.arange(6.0).view(2, 3).T,
-        "empty": torch.empty(0, 3),
-    }
-    tensors["shared"] = tensors["transposed"]
-    architecture = {"class": "Other", "weights": 1}
-    written = Checkpoint(architecture, {"rng": 0}, [], weights=tensors, best={}, optimiser={})
-    checkpoints.write_checkpoint(tmp_path, written)
-    stored = checkpoints.read_checkpoint(tmp_path)
-    assert stored is not None
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(
-            stored.weights[name], tensor.contiguous(), rtol=0, atol=0, equal_nan=True
-        )
 
 
 def test_damaged_and_other_files_are_refused(tmp_path: Path) -> None:
@@ -100,10 +79,6 @@ def test_damaged_and_other_files_are_refused(tmp_path: Path) -> None:
             path.write_bytes(content)
             with pytest.raises(BadArtefact, match=message):
                 read()
-    checkpoint.unlink()
-    (tmp_path / "checkpoint.json").write_text('{"format": "metapac checkpoint", "schema": 1}')
-    with pytest.raises(BadArtefact, match=r"checkpoint of metapac 0\.1.* Choose another folder"):
-        checkpoints.read_checkpoint(tmp_path)
 
 
 def test_the_optimiser_state_has_the_memory_format_of_its_weights() -> None:
@@ -172,23 +147,19 @@ def test_learners_that_cannot_be_rebuilt_are_refused(tmp_path: Path) -> None:
         module = nn.Linear(3, 2)
 
     path = tmp_path / "model.safetensors"
-    learners: list[tuple[Any, str]] = [
-        (fewshot.ProtoNet(nn.Linear(3, 2)), "Linear"),
-        (Custom(), "Custom"),
-    ]
-    for learner, name in learners:
+    learners: list[Any] = [fewshot.ProtoNet(nn.Linear(3, 2)), Custom()]
+    for learner, name in zip(learners, ("Linear", "Custom"), strict=True):
         fewshot.save_weights(learner, path)
         with pytest.raises(ValueError, match=f"weights of {name}, a class that .*load_weights"):
             fewshot.load_learner(path)
-    forged: list[tuple[Any, str]] = [
-        ({"width": 1 << 40}, "has shape|cannot be built"),
-        ({"depth": 10**9}, "fewer tensors than layers"),
-        ({"width": "wide"}, "cannot be built"),
-        ({"colour": 1}, "cannot be built"),
-        ({"width": 4}, "tensor 'layers.0.bias' has shape"),
-    ]
     good = fewshot.ProtoNet(fewshot.MLP(3, width=5, rng=0))
-    for changes, message in forged:
+    forged: dict[str, Any] = {
+        "cannot be built": {"colour": 1},
+        "be built": {"width": "wide"},
+        "has shape|cannot": {"width": 2**40},
+    }
+    forged |= {"fewer tensors than layers": {"depth": 10**9}, "'layers.0.bias'": {"width": 4}}
+    for message, changes in forged.items():
         described = {**good.describe()["backbone"], **changes}
         architecture = {"class": "ProtoNet", "backbone": described, "weights": 1}
         tensors, body = good.module.state_dict(), {"architecture": architecture}

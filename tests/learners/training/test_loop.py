@@ -15,25 +15,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from metapac import InvalidInput
-from metapac.fewshot import (
-    MAML,
-    MLP,
-    ClassPool,
-    Conv4,
-    GroupPool,
-    ProtoNet,
-    ResNet12,
-    SklearnLearner,
-    Sphere,
-    accuracy,
-    recipe_for,
-    train,
-)
+from metapac import InvalidInput, fewshot
+from metapac.fewshot import MAML, MLP, ClassPool, Conv4, GroupPool, ProtoNet, Sphere, train
 from metapac.fewshot.training import checkpoints, loop
 from metapac.fewshot.training.episodes import EpisodeSampler
 from metapac.fewshot.training.loop import History, Recipe, Run, learning_rate, tuning_rate
@@ -184,9 +170,7 @@ def test_train_strong_gives_the_result_of_plain_loops() -> None:
         torch.testing.assert_close(tensor, other.module.state_dict()[name], rtol=1e-3, atol=1e-4)
 
 
-def test_the_best_weights_are_kept_until_patience_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_best_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cases = [([0.5, 0.9, 0.7], None, 2), ([0.5, 0.9, 0.9], None, 2), ([0.1, 0.2, 0.3], 1, 3)]
     cases += [([0.5, 0.4, 0.6, 0.6, 0.1, 0.9], 2, 3)]
     for number, (accuracies, patience, best) in enumerate(cases):
@@ -202,8 +186,6 @@ def test_the_best_weights_are_kept_until_patience_ends(
         same = [identical(state_of(learner), state) for state in seen]
         assert same == [epoch.epoch == best for epoch in history.epochs]
         assert fit(learner, **options) == history  # a stopped run stays stopped
-    with pytest.raises(InvalidInput, match="history is empty"):
-        _ = History().best
 
 
 class DropsBeforeNorm(nn.Sequential):
@@ -229,8 +211,11 @@ def test_training_depends_on_rng_and_no_global_state() -> None:
             with torch.random.fork_rng():
                 torch.manual_seed(state)
                 before = torch.get_rng_state()
+                learner.module.train(state > 0)
                 history = fit_one(learner, rng=rng)
                 assert torch.equal(torch.get_rng_state(), before)
+            assert learner.module.training == (state > 0)
+            assert all(weight.grad is None for weight in learner.module.parameters())
             results.append((state_of(learner), without_seconds(history)))
         assert identical(results[0][0], results[1][0])
         assert results[0][1] == results[1][1]
@@ -535,15 +520,13 @@ def test_bad_input_of_train_is_refused() -> None:
     pools: list[tuple[Any, Any, str]] = [
         (TRAIN, groups, "must be of one kind"),
         (TRAIN, None, "validation_pool must be a ClassPool or a GroupPool"),
-        (text, TRAIN, "train_pool must hold numbers"),
+        (text, TRAIN, "train_pool must be .* hold numbers"),
     ]
     for train_pool, validation_pool, message in pools:
         with pytest.raises(InvalidInput, match=message):
             train(small_learner(), train_pool, validation_pool)
     with pytest.raises(InvalidInput, match=r"learner must be a ProtoNet or MAML"):
-        fit(SklearnLearner(LogisticRegression()))
-    with pytest.raises(TypeError, match="on_epoch"):
-        fit(small_learner(), on_epoch=print)
+        fit(fewshot.PrototypeLearner())
 
 
 def test_bad_input_of_train_strong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,13 +565,13 @@ def test_a_diverging_loss_names_its_learning_rate_and_spares_the_checkpoint(tmp_
 class Failing(nn.Linear):
     """A backbone that takes bytes, and fails on batches of at least this size."""
 
-    def __init__(self, error: Exception, at_least: int) -> None:
+    def __init__(self, at_least: int) -> None:
         super().__init__(8, 4)
-        self.error, self.at_least = error, at_least
+        self.at_least = at_least
 
     def forward(self, x: Tensor) -> Tensor:
         if len(x) >= self.at_least:
-            raise self.error
+            raise torch.OutOfMemoryError("too much")
         return super().forward(x.float())
 
 
@@ -602,20 +585,11 @@ def test_a_backbone_that_takes_floats_says_so_of_bytes_and_other_faults_stay() -
     with pytest.raises(InvalidInput, match=r"takes floats, and the examples are uint8"):
         fit_strong(ProtoNet(Sphere(backbone)), pools=(pool, pool))
     episode = 5 * (5 + 15)  # examples; a step has four times as many
-    for error, size in itertools.product((RuntimeError, torch.OutOfMemoryError), (0, episode + 1)):
-        with pytest.raises(error, match="too much"):
-            train(ProtoNet(Failing(error("too much"), size)), pool, pool, **SMALL)
+    for size in (0, episode + 1):
+        with pytest.raises(torch.OutOfMemoryError, match="too much"):
+            train(ProtoNet(Failing(size)), pool, pool, **SMALL)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         fit(ProtoNet(nn.Linear(7, 4)))
-
-
-def test_the_module_keeps_its_mode_and_no_gradients() -> None:
-    for mode, (fit_one, make) in itertools.product((True, False), RECIPES.values()):
-        learner = make()
-        learner.module.train(mode)
-        fit_one(learner)
-        assert learner.module.training == mode
-        assert all(weight.grad is None for weight in learner.module.parameters())
 
 
 # The settings of the strong recipe.
@@ -636,11 +610,13 @@ def test_the_learning_rates_of_the_strong_recipe() -> None:
 
 
 def test_the_recipe_suits_the_backbone_and_its_values_are_checked() -> None:
-    assert recipe_for(ResNet12(rng=0)) == recipe_for(MLP(2, rng=0)) == Recipe()
-    small = recipe_for(Conv4(rng=0), epochs=7, flip=False, lr=None)
+    assert (
+        fewshot.recipe_for(fewshot.ResNet12(rng=0)) == fewshot.recipe_for(MLP(2, rng=0)) == Recipe()
+    )
+    small = fewshot.recipe_for(Conv4(rng=0), epochs=7, flip=False, lr=None)
     assert (small.epochs, small.batch, small.flip, small.lr) == (7, 256, False, 0.1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'flips'"):
-        recipe_for(MLP(2, rng=0), flips=False)
+        fewshot.recipe_for(MLP(2, rng=0), flips=False)
     bad: list[dict[str, Any]] = [{"epochs": 0}, {"batch": 1}, {"warmup": -1}, {"tuning_steps": -1}]
     bad += [{"crop": 1.5}, {"averaged": -0.1}, {"lr": math.inf}, {"tuning_lr": math.nan}]
     for options in bad:
@@ -656,7 +632,7 @@ def test_training_on_a_gpu_is_far_better_than_chance(compile: bool) -> None:
     options |= {"device": "cuda", "compile": compile}
     train(learner, class_pool(60, 8), class_pool(20, 9), lr=5e-3, **options)
     assert next(learner.module.parameters()).is_cuda
-    assert accuracy(learner, unseen, tasks=200).value > 0.7
+    assert fewshot.accuracy(learner, unseen, tasks=200).value > 0.7
 
 
 @pytest.mark.needs_gpu

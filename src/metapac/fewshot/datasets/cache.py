@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -45,7 +45,6 @@ class Prepared:
         return self.arrays[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return where the data are, and the facts about them, as JSON can hold them."""
         return {"folder": str(self.folder), "checksum": self.checksum, **self.facts}
 
     def __str__(self) -> str:
@@ -118,10 +117,8 @@ def prepare(
     options: Mapping[str, Any] | None = None,
     home: Home = None,
 ) -> Prepared:
-    """Return the arrays that ``fill`` writes, from the cache if nothing has changed.
-
-    It appears complete or not at all. Other caches are deleted if not used for a day.
-    """
+    """Return the arrays that ``fill`` writes, from the cache if nothing has changed."""
+    # It appears complete or not at all. Other caches are deleted if not used for a day.
     parent = data_home(home) / name
     target = parent / f"prepared-{_cache_key(sources, options or {})}"
     if not _is_intact(target):
@@ -147,10 +144,8 @@ def open_prepared(name: str, home: Home = None) -> Prepared:
     parent = data_home(home) / name
     caches = _list_caches(parent)
     if not caches:
-        text = f"{name} is not prepared under {parent}. Run 'metapac data fetch {name}', then"
-        text = f"{text} 'metapac data prepare {name}' (with --from DIR for files that you have"
-        remedy = "if it was prepared with --home, set METAPAC_DATA to that folder."
-        raise FileNotFoundError(f"{text} elsewhere); {remedy}")
+        text = f"{name} is not prepared under {parent}, which METAPAC_DATA sets. Run 'metapac data"
+        raise FileNotFoundError(f"{text} fetch {name}', then 'metapac data prepare {name}'.")
     prepared = _open(max(caches, key=lambda found: found[1])[0])
     prepared.verify()
     return prepared
@@ -181,32 +176,18 @@ def _cache_key(sources: Iterable[Path], options: Mapping[str, Any]) -> str:
 
 
 def file_state(path: Path) -> list[int]:
-    """Return the size and modification time of a file, to notice changes."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]
 
 
 def describe_counts(counts: Sequence[int]) -> dict[str, int]:
-    """Summarise the number of examples per class of a split."""
     extremes = {"smallest": min(counts), "largest": max(counts)}
     return {"classes": sum(count > 0 for count in counts), "examples": sum(counts)} | extremes
 
 
-class _Array(TypedDict):
-    dtype: str
-    shape: list[artefact.Size]
-    sha256: str
-
-
-class _Document(TypedDict):
-    name: str
-    facts: dict[str, Any]
-    arrays: dict[Annotated[str, re.compile(r"\w+", re.ASCII).fullmatch], _Array]
-
-
 def _format(name: str) -> artefact.Format:
     remedy = f"Run 'metapac data prepare {name}' again, or delete that folder."
-    return artefact.Format("metapac data", "'metapac data prepare'", remedy, shape=_Document)
+    return artefact.Format("metapac data", "'metapac data prepare'", remedy)
 
 
 def _open(folder: Path) -> Prepared:
@@ -220,8 +201,6 @@ def _open(folder: Path) -> Prepared:
             array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         except Exception as error:  # NumPy parses the header as Python: errors of many types
             raise _damaged(folder, f"{name}.npy cannot be read ({error})") from error
-        if [array.dtype.str, [*array.shape]] != [recorded["dtype"], recorded["shape"]]:
-            raise _damaged(folder, f"{name}.npy is not the array that was written")
         arrays[name], digests[name] = array, recorded["sha256"]
     return Prepared(folder, document["facts"], arrays, digests, artefact.checksum(document))
 

@@ -12,6 +12,7 @@ import re
 import stat
 import tarfile
 import time
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
@@ -105,9 +106,8 @@ class _Transfer:
                 if self._size() > furthest:
                     furthest, failures = self._size(), 0
                 if failure.final or failures == len(_WAITS):
-                    text = f"{self.item.url} could not be downloaded: {failure}. Run again later,"
-                    text = f"{text} or download it by hand and save it as {self.target}."
-                    raise DownloadFailed(text) from failure
+                    text = f"{self.item.url} could not be downloaded: {failure}. Run again later"
+                    raise DownloadFailed(f"{text}, or save it as {self.target}.") from failure
                 time.sleep(_WAITS[failures])
                 failures += 1
 
@@ -211,10 +211,8 @@ _DAMAGE = (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 
 
 def unpack(archive: PathLike, *, progress: Progress = ignore_progress) -> list[Path]:
-    """Unpack a .zip or .tar.gz file into its folder, all of it or nothing.
-
-    Links, names that lead out of the folder and absurd sizes are refused.
-    """
+    """Unpack a .zip or .tar.gz file into its folder, all of it or nothing."""
+    # Links, names that lead out of the folder and absurd sizes are refused.
     archive, done, targets = Path(archive), 0, list[Path]()
     with private_folder(".unpacking", archive.parent) as scratch:
         try:
@@ -291,7 +289,6 @@ class DataSet:
     by_hand: str = ""
 
     def source(self, home: cache.Home = None) -> Path:
-        """Return the folder of the publisher's files."""
         return data_home(home) / self.name / "source"
 
     def fetch(self, *, home: cache.Home = None, progress: Progress = ignore_progress) -> Path:
@@ -312,7 +309,6 @@ class DataSet:
         return import_module(f"{__package__}.{self.name}").prepare(folder, **options)
 
     def find_prepared(self, home: cache.Home = None) -> cache.Prepared | None:
-        """Return the prepared data; None if there are none."""
         try:
             return cache.open_prepared(self.name, home)
         except FileNotFoundError:
@@ -343,61 +339,21 @@ def _unpack_once(archive: Path, progress: Progress) -> None:
         json.dump({"archive": state, "files": names}, file)
 
 
-_LSTM = "https://raw.githubusercontent.com/twitter-research/meta-learning-lstm/master/data/miniImagenet/"
-_FEWREL = "https://raw.githubusercontent.com/thunlp/FewRel/master/data/"
-_BRFSS = "https://www.cdc.gov/brfss/annual_data/"
-_CIFAR = "https://www.cs.toronto.edu/~kriz/"
-_GLOVE = "https://nlp.stanford.edu/data/"
-_SHA256 = {
-    "train.csv": "498519cd8e49ce97ed26a4a3638966698ae41ab35e9c68538319fc9b46ba7d2f",
-    "val.csv": "5658a59921ca027ee76af92949869c5d6f41d77592ff3b18db325a9d10c893b9",
-    "test.csv": "2b7cfa78342995761a572a8158e539bc4e0a80f9bbd7d00c1e17a460fbbb93fa",
-    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-    "val_wiki.json": "76bb44c2485b6faed358a3ce040eadafcc8a8835245cd7e6afc1bef672d4a0bf",
-    "pid2name.json": "eeedd25512a8e4c2bc06b78009836d27de81807bcba6ed929debd5cd713c07ea",
-    "glove.6B.zip": "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
-}
+def _read_catalogue(file: Path) -> Iterator[DataSet]:
+    """Yield the data sets of a file, whose downloads have a SHA-256 if their content is known."""
+    for name, facts in tomllib.loads(file.read_text("utf-8")).items():
+        downloads = [
+            Download(each["base"] + path, path.rpartition("/")[2], sha256 or None)
+            for each in facts.pop("downloads")
+            for path, sha256 in each["files"].items()
+        ]
+        yield DataSet(name, downloads=tuple(downloads), **facts)
 
 
-def _files(base: str, *names: str) -> tuple[Download, ...]:
-    named = [(name, name.rpartition("/")[2]) for name in names]
-    return tuple(Download(base + name, file, _SHA256.get(file)) for name, file in named)
-
-
-_DATA_SETS = (
-    DataSet(
-        "miniimagenet",
-        "mini-ImageNet: 100 classes of 600 images, 84 x 84, split 64 / 16 / 20",
-        "ImageNet's terms: non-commercial research, after registration",
-        _files(_LSTM, "train.csv", "val.csv", "test.csv"),
-        "The images belong to ImageNet and must be downloaded by hand: register at "
-        "https://image-net.org, download the ILSVRC2012 training images, and put those that the "
-        "csv files name into {folder}/images.",
-    ),
-    DataSet(
-        "cifar10c",
-        "CIFAR10-C as in the paper: CIFAR-10 through random corruptions",
-        "none stated; the publisher asks to be cited (Krizhevsky, 2009)",
-        _files(_CIFAR, "cifar-10-binary.tar.gz"),
-    ),
-    DataSet(
-        "fewrel",
-        "FewRel 1.0: 64 + 16 relations of 700 sentences, with GloVe word vectors",
-        "MIT (FewRel), PDDL 1.0 (GloVe)",
-        _files(_FEWREL, "train_wiki.json", "val_wiki.json", "pid2name.json")
-        + _files(_GLOVE, "glove.6B.zip"),
-    ),
-    DataSet(
-        "heart",
-        "CDC Heart: heart attacks in the BRFSS surveys 2011 to 2020, by state and year",
-        "public domain (a US federal agency)",
-        _files(_BRFSS, *(f"{year}/files/LLCP{year}XPT.zip" for year in range(2011, 2021))),
-    ),
-)
-CATALOGUE = {entry.name: entry for entry in _DATA_SETS}
+_FILE = Path(__file__).with_suffix(".toml")
+CATALOGUE = {entry.name: entry for entry in _read_catalogue(_FILE)}
 
 
 def get_data_set(name: str) -> DataSet:
-    """Return a data set of the catalogue."""
     check_one_of("name", name, tuple(CATALOGUE))
     return CATALOGUE[name]

@@ -80,7 +80,6 @@ def cifar10c(*, validation: int = 5000, home: cache.Home = None) -> Pools[ClassP
 
 
 def missing(folder: PathLike) -> list[str]:
-    """Return which files of CIFAR-10 are missing from a folder."""
     place, shortage = _find_batches(folder)
     return [f"{place} {shortage}"] if shortage else []
 

@@ -101,7 +101,6 @@ def _load(data: cache.Prepared, relations: Sequence[str], members: Array, name: 
 
 
 def missing(folder: PathLike) -> list[str]:
-    """Return which files of FewRel are missing from a folder, and where to get them."""
     return _missing(_find_files(Path(folder)))
 
 
@@ -120,10 +119,8 @@ def prepare(
     home: cache.Home = None,
     progress: Progress | None = None,
 ) -> cache.Prepared:
-    """Convert train_wiki.json, val_wiki.json and GloVe vectors into arrays.
-
-    Words without a vector share the mean vector; an entity beyond 128 tokens gets position 128.
-    """
+    """Convert train_wiki.json, val_wiki.json and GloVe vectors into arrays."""
+    # Words without a vector share the mean vector; an entity beyond 128 tokens gets position 128.
     files = _find_files(Path(folder)) | ({"vectors": Path(glove)} if glove is not None else {})
     if absent := _missing(files):
         raise FileNotFoundError(errno.ENOENT, " ".join(absent), str(glove or folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,19 +40,7 @@ _UNINFORMATIVE = {
     *("IDATE", "IMONTH", "IDAY", "IYEAR", "FMONTH", "SEQNO", "_PSU"),
     *("DATE", "YEAR", "MONTH", "DAY", "SEQUENCE"),
 }
-_STATES = """
-1 Alabama, 2 Alaska, 4 Arizona, 5 Arkansas, 6 California, 8 Colorado, 9 Connecticut, 10 Delaware,
-11 District of Columbia, 12 Florida, 13 Georgia, 15 Hawaii, 16 Idaho, 17 Illinois, 18 Indiana,
-19 Iowa, 20 Kansas, 21 Kentucky, 22 Louisiana, 23 Maine, 24 Maryland, 25 Massachusetts,
-26 Michigan, 27 Minnesota, 28 Mississippi, 29 Missouri, 30 Montana, 31 Nebraska, 32 Nevada,
-33 New Hampshire, 34 New Jersey, 35 New Mexico, 36 New York, 37 North Carolina, 38 North Dakota,
-39 Ohio, 40 Oklahoma, 41 Oregon, 42 Pennsylvania, 44 Rhode Island, 45 South Carolina,
-46 South Dakota, 47 Tennessee, 48 Texas, 49 Utah, 50 Vermont, 51 Virginia, 53 Washington,
-54 West Virginia, 55 Wisconsin, 56 Wyoming, 60 American Samoa, 66 Guam,
-69 Northern Mariana Islands, 72 Puerto Rico, 78 Virgin Islands
-"""
-_PAIRS = (entry.split(maxsplit=1) for entry in _STATES.split(","))
-_STATE_NAMES = {int(code): name.strip() for code, name in _PAIRS}
+_STATES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["states"]
 
 
 def heart(
@@ -167,8 +156,7 @@ _ROWS = 2**16  # at a time
 
 
 def state_name(fips: int) -> str:
-    """Return the name of a state or territory."""
-    return _STATE_NAMES.get(fips, f"state {fips}")
+    return str(_STATES.get(str(fips), f"state {fips}"))
 
 
 class _StateYears:
@@ -221,7 +209,6 @@ def _blocks(x: Array, rows: Counts) -> Iterator[Floats]:
 
 
 def missing(folder: PathLike) -> list[str]:
-    """Return what is missing from a folder: any survey, or some of the paper's years."""
     try:
         files = _find_files(Path(folder))
         _open_sources(files, {}, ())  # reads their headers
@@ -257,10 +244,8 @@ def prepare(
 def _clean(
     writer: cache.Writer, sources: Sequence[Source], exclude: Sequence[str], progress: Any
 ) -> dict[str, Any]:
-    """Write the respondents whose label and kept features are known.
-
-    A feature is kept if every file has it as numbers, not dates, and at most 5% of rows lack it.
-    """
+    """Write the respondents whose label and kept features are known."""
+    # A feature is kept if every file has it as numbers, not dates, and at most 5% of rows lack it.
     names, dropped = _usable_features(sources, exclude)
     where = sources[0].path if len(sources) == 1 else sources[0].path.parent
     read, missing = 0, np.zeros(len(names), np.int64)

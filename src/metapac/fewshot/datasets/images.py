@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +91,14 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
-    """Yield images in blocks, in the order of their paths."""
     require("PIL.Image", extra="data", purpose="reading images")
     faults: list[str] = []
     blocks = [paths[start : start + _BLOCK] for start in range(0, len(paths), _BLOCK)]
     workers = os.cpu_count() or 1
-    waiting: deque[Future[tuple[Pixels, list[str]]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        for i in range(len(blocks) + workers):
-            if i < len(blocks):
-                waiting.append(pool.submit(_decode, blocks[i], size))
-            if i >= workers and waiting:  # by now every thread has a next block queued
-                pixels, block_faults = waiting.popleft().result()
+        for first in range(0, len(blocks), workers):  # as many as are held in memory at a time
+            part = blocks[first : first + workers]
+            for pixels, block_faults in pool.map(_decode, part, repeat(size)):
                 faults += block_faults
                 yield pixels
     if faults:
@@ -111,7 +107,6 @@ def read_images(paths: Sequence[Path], size: int) -> Iterator[Pixels]:
 
 
 def _read_rows(paths: Sequence[Path], size: int, positions: Counts) -> Pixels:
-    """Return some images, for a `LazyArray`."""
     blocks = read_images([paths[i] for i in positions.tolist()], size)
     return np.concatenate([np.empty((0, size, size, 3), np.uint8), *blocks])
 

@@ -78,7 +78,6 @@ def miniimagenet(*, validation: int = 0, home: cache.Home = None) -> Pools[Class
 
 
 def missing(folder: PathLike) -> list[str]:
-    """Return what is missing from the layout that a folder comes closest to."""
     try:
         _find_layout(Path(folder))
     except (FileNotFoundError, ValueError) as error:
@@ -175,7 +174,6 @@ def _read_csv(path: Path, present: set[Path], listed_at: dict[Path, str]) -> _Cl
 
 
 def _csv_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows of a csv file, with their line numbers."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)

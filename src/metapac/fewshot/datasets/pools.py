@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -23,45 +23,12 @@ from metapac.fewshot.datasets.heart import PAPER, heart, heart_groups
 from metapac.fewshot.datasets.images import image_folder
 from metapac.fewshot.datasets.miniimagenet import miniimagenet
 from metapac.fewshot.options import PoolSizes
+from metapac.fewshot.tasks import count_noun
 from metapac.fewshot.tensors import data_checksum
 from metapac.fewshot.vectors import load_arrays
 
-
-def _is_architecture(body: dict[str, Any]) -> bool:
-    parts = [body.get(name, {}) for name in ("backbone", "model")]
-    is_named = isinstance(body.get("class"), str) and all(isinstance(part, dict) for part in parts)
-    return is_named and artefact.fits(body.get("weights"), artefact.Size)
-
-
-Architecture = Annotated[dict[str, Any], _is_architecture]
-
-
-class EpochRow(TypedDict):
-    """An epoch in the history of a run."""
-
-    epoch: Annotated[artefact.Size, bool]
-    loss: float
-    accuracy: artefact.Share
-    lr: float
-    seconds: artefact.Seconds
-
-
-class _Run(TypedDict):
-    data: str
-    data_checksum: str
-    weights_checksum: NotRequired[artefact.Sha256]
-    options: dict[str, Any]
-    architecture: Architecture
-    accuracy: artefact.Share
-    accuracy_interval: NotRequired[artefact.Interval]
-    pools: dict[str, list[Any]]
-    left_out: NotRequired[list[Any]]
-    classes: NotRequired[artefact.Size | None]
-    history: list[EpochRow]
-
-
 _REMEDY = "Run 'metapac train' again with the same options."
-RUN = artefact.Format("metapac run", "'metapac train'", _REMEDY, shape=_Run)
+RUN = artefact.Format("metapac run", "'metapac train'", _REMEDY)
 FILE = "run.json"
 _CHECKPOINT = "checkpoint.safetensors"  # of a run that has not ended
 
@@ -216,7 +183,7 @@ def load_run_pools(
     arrays = _read_arrays(data, sizes, image_size, progress)
     checksum = _checksum(arrays)
     check_same_data(folder, data, stored, checksum)
-    whole = _make_pool(arrays)
+    whole = make_pool(arrays)
     if record.get("classes"):  # groups that were left out may have more
         whole.classes = record["classes"]
     pools = pooling.split_by_name(whole, record["pools"])
@@ -252,30 +219,28 @@ def _split_arrays(
     data: str, arrays: _Arrays, sizes: Any, min_size: int | None, ways: int, rng: int
 ) -> LoadedPools:
     """Split examples, at random or by names, into pools that share no class or group."""
-    (x, y, groups), left_out = _leave_out_small(arrays, min_size or 1)
-    unit, ids, minimum = ("classes", y, ways) if groups is None else ("groups", groups, 1)
-    count, large = len(np.unique(ids)), f" with at least {min_size} examples" if left_out else ""
-    if sizes is None and count < 4 * minimum:
-        text = f"{data} has {count} {unit}{large}; the four pools need {minimum} each"
-        raise InvalidInput(f"{text}, {4 * minimum} in all; lower ways.", parameter="ways")
+    large, left_out = _leave_out_small(data, arrays, min_size or 1)
+    whole, minimum = make_pool(large), ways if arrays[2] is None else 1
     if is_named(sizes):
         pools: Any = take_named(data, arrays, sizes, minimum, left_out)
         return LoadedPools(pools, _checksum(arrays), left_out=left_out)
-    sizes = sizes or _default_sizes(count, minimum)
+    units = count_noun(whole.names, whole.unit) + f" of {min_size} examples" * bool(left_out)
+    if sizes is None and len(whole.names) < 4 * minimum:
+        text = f"{data} has {units}; the four pools need {minimum} each"
+        raise InvalidInput(f"{text}, {4 * minimum} in all; lower ways.", parameter="ways")
+    sizes = sizes or _default_sizes(len(whole.names), minimum)
     for pool, size in sizes.items():
         if 0 < size < minimum:
-            text = f"pools gives {pool} only {size} {unit}, and a task has {minimum}."
+            text = f"pools gives {pool} only {size} classes, and a task has {minimum}."
             raise InvalidInput(text, parameter=("pools", "ways"))
-    if (total := sum(sizes.values())) > count:
-        text = f"pools must ask for at most {count} {unit}{large}, as many as {data} has"
-        raise InvalidInput(f"{text}, got {total}.", parameter="pools")
-    split: Any = pooling.split_classes if groups is None else pooling.split_groups
-    pools = split(*((x, y) if groups is None else (x, y, groups)), **sizes, rng=rng)
+    if (total := sum(sizes.values())) > len(whole.names):
+        rule = f"pools must ask for at most the {units} of {data}"
+        raise InvalidInput(f"{rule}, got {total}.", parameter="pools")
+    pools = pooling.split_pool(whole, sizes, rng)
     return LoadedPools(pools, _checksum(arrays), left_out=left_out)
 
 
 def is_named(sizes: PoolSizes | None) -> bool:
-    """Return whether pools are given by the names of their classes or groups."""
     return sizes is not None and any(not isinstance(size, int) for size in sizes.values())
 
 
@@ -287,7 +252,7 @@ def take_named(
     left_out: Container[Any] = (),
 ) -> pooling.Pools[Any]:
     """Return the pools of a fixed split, by the names of their classes or groups."""
-    whole = _make_pool(arrays)
+    whole = make_pool(arrays)
     known = {str(name): name for name in whole.names}
     counts = Counter(str(name) for members in names.values() for name in members)
     for name, count in counts.items():
@@ -303,22 +268,23 @@ def take_named(
     return pooling.split_by_name(whole, kept)
 
 
-def _make_pool(arrays: _Arrays) -> Any:
+def make_pool(arrays: _Arrays) -> Any:
     x, y, groups = arrays
     return pooling.ClassPool(x, y) if groups is None else pooling.GroupPool(x, y, groups)
 
 
-def _leave_out_small(arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, int]]:
+def _leave_out_small(data: str, arrays: _Arrays, minimum: int) -> tuple[_Arrays, dict[Any, int]]:
     """Return the examples of large classes or groups, and the sizes of the others."""
     x, y, groups = arrays
-    ids = y if groups is None else groups
-    names, sizes = np.unique(ids, return_counts=True)
-    small = sizes < minimum
-    rows = {np.shape(array)[:1] for array in arrays if array is not None}
-    if not small.any() or rows != {np.shape(ids)}:  # the split says which array is wrong
+    whole = make_pool(arrays)
+    sizes = dict(zip(whole.names, map(len, whole.positions), strict=True))
+    left_out = {name: size for name, size in sizes.items() if size < minimum}
+    if not left_out:
         return arrays, {}
-    kept = np.isin(ids, names[~small])
-    left_out = dict(zip(names[small].tolist(), sizes[small].tolist(), strict=True))
+    if len(left_out) == len(sizes):
+        text = f"{data} has {count_noun(0, whole.unit)} with at least {minimum} examples."
+        raise InvalidInput(text, parameter=("pools", "ways"))
+    kept = ~np.isin(y if groups is None else groups, [*left_out])
     return (x[kept], y[kept], None if groups is None else groups[kept]), left_out
 
 

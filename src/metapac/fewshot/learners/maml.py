@@ -88,7 +88,7 @@ class MAML:
 
         def episode(support_x: Tensor, support_y: Tensor, query_x: Tensor) -> Tensor:
             weights = self._adapt(support_x, support_y)
-            return self.query_logits(weights, support_x, support_y, query_x)  # (Q, self.classes)
+            return self._query_logits(weights, support_x, support_y, query_x)  # (Q, self.classes)
 
         logits: Tensor = vmap(episode, randomness="different")(support_x, support_y, query_x)
         return logits[..., :classes]  # (episodes, Q, classes)
@@ -115,23 +115,10 @@ class MAML:
         with eval_mode(self.module), protonet.explain_failures(check):
             return AdaptedModel(self, adapt(x), x, y, total)
 
-    def query_logits(
+    def _query_logits(
         self, weights: Weights, support_x: Tensor, support_y: Tensor, query_x: Tensor
     ) -> Tensor:
-        """Return the query logits of one task for given weights.
-
-        Parameters
-        ----------
-        weights : dict of Tensor
-            Adapted weights by name.
-        support_x, support_y, query_x : Tensor
-            Support examples, their labels, and query examples.
-
-        Returns
-        -------
-        Tensor, shape (q, self.classes)
-            The logits; ``-inf`` for labels absent from the support set.
-        """
+        """Return the query logits of one task for given weights."""
         x = torch.cat([support_x, query_x])  # (S + Q, ...)
         logits: Tensor = functional_call(self.module, weights, (x, len(support_y)))
         return logits[len(support_y) :].masked_fill(~self._present(support_y), -torch.inf)
@@ -186,7 +173,6 @@ class Classifier(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Tensor, support: int) -> Tensor:
-        """Return logits."""
         for part in self.backbone.modules():
             if isinstance(part, SupportNorm):
                 part.support = support
@@ -194,7 +180,6 @@ class Classifier(nn.Module):
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def describe(self) -> dict[str, Any]:
-        """Return the architecture."""
         backbone = describe_module(self.backbone)
         return {"class": "Classifier", "classes": self.head.out_features, "backbone": backbone}
 
@@ -217,7 +202,7 @@ class AdaptedModel:
         learner, support = self.learner, (self.support_x, self.support_y)
 
         def both(part: Tensor) -> Tensor:
-            logits = learner.query_logits(self.weights, *support, part)[:, : self.classes]
+            logits = learner._query_logits(self.weights, *support, part)[:, : self.classes]
             return torch.cat([logits.double().softmax(1).float().to(logits), logits], 1)
 
         with eval_mode(learner.module):

@@ -70,11 +70,9 @@ class ImageBackbone(Backbone):
 
 
 class Pixels(nn.Module):
-    """Stored images made normalised floats (n, c, h, w).
+    """Stored images made normalised floats (n, c, h, w)."""
 
-    Takes (n, c, h, w), (n, h, w, c) and, with one channel, (n, h, w); uint8 is divided by 255.
-    """
-
+    # Takes (n, c, h, w), (n, h, w, c) and, with one channel, (n, h, w); uint8 is divided by 255.
     mean: Tensor
     std: Tensor
 
@@ -87,7 +85,6 @@ class Pixels(nn.Module):
             self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return normalised images."""
         if x.dtype != torch.uint8 and not x.is_floating_point():
             raise InvalidInput(f"x must hold images as uint8 or float, got {x.dtype}.")
         unit = 255 if x.dtype == torch.uint8 else 1
@@ -95,7 +92,6 @@ class Pixels(nn.Module):
         return (x - unit * self.mean) / (unit * self.std)
 
     def channels_first(self, x: Tensor) -> Tensor:
-        """Return images with their channels before height and width."""
         if x.ndim == 4 and x.shape[1] == self.channels:
             return x
         if x.ndim == 4 and x.shape[3] == self.channels:
@@ -107,7 +103,6 @@ class Pixels(nn.Module):
 
 
 def describe_module(module: nn.Module) -> dict[str, Any]:
-    """Return the description of a module, or its layers if it has no ``describe`` method."""
     method = getattr(module, "describe", None)
     if callable(method):
         return dict(method())
@@ -136,7 +131,6 @@ class SupportNorm(nn.Module):
         self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return normalised examples."""
         across = [0, *range(2, x.ndim)]
         support = x[: self.support].to(torch.promote_types(x.dtype, torch.float32))
         variance, mean = torch.var_mean(support, across, correction=0, keepdim=True)
@@ -507,6 +501,5 @@ BACKBONES |= {"resnet50": ResNet50, "sentence_cnn": SentenceCNN}
 
 
 def build_backbone(name: str, **options: Any) -> Backbone:
-    """Return an untrained backbone."""
     check_one_of("backbone", name, tuple(BACKBONES))
     return BACKBONES[name](**options)

@@ -18,14 +18,7 @@ from torch.nn.functional import embedding_bag
 from metapac._common import Array, Counts, Floats
 from metapac.errors import InvalidInput
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import (
-    BATCH,
-    ROUNDS,
-    WEIGHT,
-    Learner,
-    as_support_set,
-    count_examples,
-)
+from metapac.fewshot.adapters import BATCH, ROUNDS, WEIGHT, Learner, as_support_set, count_examples
 from metapac.fewshot.learners.networks import describe_module
 from metapac.fewshot.tasks import Task, TaskBatch
 
@@ -86,7 +79,6 @@ def to_module_device(x: Any, module: nn.Module) -> Tensor:
 
 
 def _reference(module: nn.Module) -> Tensor:
-    """Return a tensor with the device and the precision of the module."""
     return next(iter(module.parameters()), torch.empty(0))
 
 
@@ -139,11 +131,9 @@ EMBEDDING_ERROR = 2.0**-19
 
 
 def prototype_logits(support_z: Tensor, support_y: Tensor, query_z: Tensor, classes: int) -> Tensor:
-    """Return minus the squared Euclidean distance of each query to each label's prototype.
-
-    Far from the origin no digits are lost: differences from the support mean are squared and added
-    up, in float32 at least and without TF32; ``|q|^2 - 2 q.p + |p|^2`` would cancel.
-    """
+    """Return minus the squared Euclidean distance of each query to each label's prototype."""
+    # Far from the origin no digits are lost: differences from the support mean are squared and
+    # added up, in float32 at least and without TF32; ``|q|^2 - 2 q.p + |p|^2`` would cancel.
     precision = torch.promote_types(support_z.dtype, torch.float32)
     with torch.autocast(support_z.device.type, enabled=False):
         centre, prototypes, absent = find_prototypes(support_z.to(precision), support_y, classes)
@@ -228,7 +218,6 @@ class PrototypeBank:
         return torch.cat(parts).cpu().numpy()
 
     def predict_proba(self, task: Task) -> NDArray[np.float32]:
-        """Return the probability of each label for each query of a task."""
         return self.predict_tasks([task])[0]
 
     def predict_tasks(self, tasks: Sequence[Task]) -> list[NDArray[np.float32]]:
@@ -275,12 +264,11 @@ class PrototypeBank:
         return prototype_logits(z[support].double(), support_y, z[query].double(), classes).mT
 
     def _distance_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return a bound on the rounding error of a distance to a prototype, (T, Q).
-
-        Let r be the largest length involved. Query and prototype each move the distance by at most
-        ``EMBEDDING_ERROR`` times r. |q|^2 - 2 q.p + |p|^2 sums ``terms`` products of lengths up to
-        r: float64 errs by at most 4 terms 2^-53 r^2, and in its root by 2 sqrt(terms 2^-53) r.
-        """
+        """Return a bound on the rounding error of a distance to a prototype, (T, Q)."""
+        # Let r be the largest length involved. Query and prototype each move the distance by at
+        # most ``EMBEDDING_ERROR`` times r. |q|^2 - 2 q.p + |p|^2 sums ``terms`` products of lengths
+        # up to r: float64 errs by at most 4 terms 2^-53 r^2, and in its root by 2 sqrt(terms 2^-53)
+        # r.
         reach: Tensor = self.norms[query].maximum(self.norms[support].amax(-1, keepdim=True))
         terms = self.embeddings.shape[1] + 2 * support.shape[-1] + 8
         return 2 * reach * (EMBEDDING_ERROR + math.sqrt(terms * 2.0**-53))
@@ -330,11 +318,9 @@ def gram_logits(
 
 
 def leave_one_out_probabilities(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the probability of each support example's label when the example is left out.
-
-    Without s, the prototype of n examples moves from p to (n p - s) / (n - 1), which is
-    n / (n - 1) times as far from s. The prototypes of other labels do not move.
-    """
+    """Return the probability of each support example's label when the example is left out."""
+    # Without s, the prototype of n examples moves from p to (n p - s) / (n - 1), which is
+    # n / (n - 1) times as far from s. The prototypes of other labels do not move.
     others = (labels.unsqueeze(1) == labels.unsqueeze(2)).sum(1).to(logits.dtype) - 1  # (T, S)
     whole = logits.gather(1, labels.unsqueeze(1)).squeeze(1)  # (T, S)
     apart = whole * ((others + 1) / others.clamp(min=1)).square()
@@ -423,31 +409,15 @@ class ProtoNet(Learner):
             parts = (to_module_device(array[i : i + batch], self.module) for i in starts)
             return torch.cat([self._embed(part) for part in parts])
 
-    def embed_rows(self, x: Any) -> Tensor:
-        """Return embeddings as adapted models compute them: each depends on its example alone.
-
-        Parameters
-        ----------
-        x : array_like, shape (n, ...)
-
-        Returns
-        -------
-        Tensor, shape (n, d)
-            The embeddings in float32, on the module's device.
-        """
+    def _embed_rows(self, x: Any) -> Tensor:
+        """Return embeddings as adapted models compute them: each depends on its example alone."""
         with eval_mode(self.module):
             device = _reference(self.module).device.type
             z = in_batches(self._embed, x, self.module, _ROWS.get(device, BATCH))
             return check_embeddings(z)
 
-    def on_embeddings(self) -> ProtoNet:
-        """Return the learner for examples that ``embed_rows`` has embedded already.
-
-        Returns
-        -------
-        ProtoNet
-            A learner that gives an embedding the scores that this one gives to its example.
-        """
+    def _on_embeddings(self) -> ProtoNet:
+        """Return the learner for examples that ``_embed_rows`` has embedded already."""
         return _Embedded(self.module)
 
     def bank(self, x: Any) -> PrototypeBank:
@@ -465,20 +435,15 @@ class ProtoNet(Learner):
         return PrototypeBank(self.embed(x), x)
 
     def adapt(
-        self,
-        support_x: Any,
-        support_y: Any,
-        *,
-        classes: int | None = None,
-        unlabelled: Any = None,
+        self, support_x: Any, support_y: Any, *, classes: int | None = None, unlabelled: Any = None
     ) -> PrototypeScorer:
         labels, total = as_support_set(support_x, support_y, classes)
-        z = self.embed_rows(support_x).double()  # (S, d)
+        z = self._embed_rows(support_x).double()  # (S, d)
         y = to_module_device(labels, self.module)
         scorer = PrototypeScorer(self, *find_prototypes(z[None], y[None], total))
         if unlabelled is None:
             return scorer
-        others = self.embed_rows(unlabelled).double()  # (U, d)
+        others = self._embed_rows(unlabelled).double()  # (U, d)
         both, belongs = torch.cat([z, others]), one_hot_labels(y, total).double()
         for _ in range(ROUNDS):
             logits = torch.cat([scorer._logits(part) for part in torch.split(others, BATCH)])
@@ -506,7 +471,7 @@ class ProtoNet(Learner):
 class _Embedded(ProtoNet):
     """A ProtoNet whose examples are embedded already."""
 
-    def embed_rows(self, x: Any) -> Tensor:
+    def _embed_rows(self, x: Any) -> Tensor:
         return to_module_device(x, self.module).float()
 
 
@@ -529,7 +494,7 @@ class PrototypeScorer:
             logits = self._logits(z)
             return torch.cat([logits.softmax(1), logits], 1)
 
-        values = in_batches(both, self.learner.embed_rows(x), self.learner.module)
+        values = in_batches(both, self.learner._embed_rows(x), self.learner.module)
         probabilities, logits = np.split(values.float().cpu().numpy(), 2, axis=1)
         return np.ascontiguousarray(probabilities), logits
 

@@ -17,15 +17,9 @@ import numpy as np
 
 from metapac._common import Counts, Doubles, Floats, check_one_of, on_host
 from metapac.errors import InvalidInput, keyword
+from metapac.fewshot import adapters
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import (
-    BATCH,
-    ROUNDS,
-    WEIGHT,
-    Learner,
-    as_positive_number,
-    as_support_set,
-)
+from metapac.fewshot.adapters import BATCH, Learner, as_positive_number, as_support_set
 from metapac.fewshot.options import Embeddings
 from metapac.fewshot.scoring import Outputs
 from metapac.fewshot.tasks import Task, TaskBatch
@@ -50,26 +44,15 @@ class LinearHead:
         return np.asarray(logits - (self.curvature * squares)[:, :, None])
 
 
-@dataclass(frozen=True, eq=False)
-class SupportSets:
-    """Support sets of T tasks, all of one size."""
+def centre_of(vectors: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the mean of each support set, (T, 1, d), and its rounding error."""
+    centre = vectors.mean(1, keepdims=True)
+    return centre, (vectors - centre).mean(1, keepdims=True)
 
-    vectors: Doubles
-    one_hot: Doubles
 
-    def means(self, centre: Doubles | float = 0.0) -> Doubles:
-        """Return the mean of each label's vectors."""
-        counts = np.maximum(self.one_hot.sum(1), 1.0)  # (T, classes)
-        return np.asarray(self.one_hot.mT @ (self.vectors - centre) / counts[:, :, None])
-
-    def centre(self) -> tuple[Doubles, Doubles]:
-        """Return the mean of each support set, and its rounding error."""
-        centre = self.vectors.mean(1, keepdims=True)
-        return centre, (self.vectors - centre).mean(1, keepdims=True)
-
-    def mask_absent(self, bias: Doubles) -> Doubles:
-        """Return the bias with ``-inf`` for labels absent from the support set."""
-        return np.where(self.one_hot.any(1), bias, -np.inf)
+def mask_absent(bias: Doubles, one_hot: Doubles) -> Doubles:
+    """Return the bias with ``-inf`` for labels absent from the support set."""
+    return np.where(one_hot.any(1), bias, -np.inf)
 
 
 def to_unit_length(vectors: Doubles) -> Doubles:
@@ -107,19 +90,16 @@ class Objective:
         return np.asarray(theta.reshape(shape))
 
     def loss(self, theta: Doubles) -> tuple[float, Doubles]:
-        """Return the objective and its gradient."""
         logits = self.z @ theta.reshape(self.z.shape[1], -1)
         logits -= logits.max(1, keepdims=True)
         value = np.log(np.exp(logits).sum(1)).sum() - (self.one_hot * logits).sum()
         return float(value + self.penalty / 2 * theta @ theta), self.gradient(theta)
 
     def gradient(self, theta: Doubles) -> Doubles:
-        """Return the gradient of the objective."""
         residuals = self._probabilities(theta) - self.one_hot
         return np.asarray((self.z.T @ residuals).ravel() + self.penalty * theta)
 
     def newton_step(self, theta: Doubles) -> Doubles:
-        """Return the step to the minimum of the quadratic model, by conjugate gradients."""
         from scipy.sparse.linalg import LinearOperator, cg
 
         p = self._probabilities(theta)  # (S, classes)
@@ -141,7 +121,6 @@ _WORK = 2**22
 
 
 def one_hot_labels(labels: Counts, classes: int) -> Doubles:
-    """Return label indicators."""
     return np.asarray(labels[..., None] == np.arange(classes), dtype=np.float64)
 
 
@@ -203,7 +182,6 @@ class VectorBank:
         self._check = partial(few_shot.check_pool_of_task, x=x, rows=len(x))
 
     def scores(self, tasks: Sequence[Task]) -> Floats:
-        """Return the scores of the true labels of all queries, to calibrate on."""
         parts: list[Floats] = [np.empty(0)]
         for batch in self._batches(tasks):
             logits = self._logits(batch).reshape(-1, batch.classes)
@@ -212,20 +190,16 @@ class VectorBank:
         return np.concatenate(parts)
 
     def predict_proba(self, task: Task) -> Doubles:
-        """Return the probability of each label for each query of a task."""
         return self.predict_tasks([task])[0]
 
     def predict_tasks(self, tasks: Sequence[Task]) -> list[Doubles]:
-        """Return the probability of each label for each query of each task."""
         return [table for batch in self._batches(tasks) for table in softmax(self._logits(batch))]
 
     def leave_one_out(self, tasks: Sequence[Task]) -> Doubles:
-        """Return the probability of each support example's label when the example is left out."""
         few_shot.check_one_support_size(tasks)
         return np.stack([self._leave_one_out(task) for task in tasks])
 
     def _leave_one_out(self, task: Task) -> Doubles:
-        """Return the probabilities of one task, (s,)."""
         self._check(task)
         size = len(task.support)
         others = np.array([np.delete(np.arange(size), i) for i in range(size)], int)  # (S, S - 1)
@@ -248,12 +222,10 @@ class VectorBank:
             yield from batch.split(max(1, _WORK // (examples * self.width)))
 
     def _logits(self, batch: TaskBatch) -> Doubles:
-        """Return the logits of tasks of one shape, (T, Q, classes)."""
         labels = one_hot_labels(batch.support_y, batch.classes)
         return self.fit(self._gather(batch.support), labels).logits(self._gather(batch.query))
 
     def _gather(self, positions: Counts) -> Doubles:
-        """Return the vectors at positions of any shape, in float64."""
         rows = as_vectors("x", self.x[positions.ravel()], columns=self.width)
         return rows.reshape(*positions.shape, self.width)
 
@@ -339,12 +311,7 @@ class PrototypeLearner(VectorLearner):
         self.temperature = as_positive_number("temperature", temperature)
 
     def adapt(
-        self,
-        support_x: Any,
-        support_y: Any,
-        *,
-        classes: int | None = None,
-        unlabelled: Any = None,
+        self, support_x: Any, support_y: Any, *, classes: int | None = None, unlabelled: Any = None
     ) -> VectorScorer:
         labels, total = as_support_set(support_x, support_y, classes)
         support = as_vectors("support_x", support_x)[None]
@@ -362,9 +329,9 @@ class PrototypeLearner(VectorLearner):
         z = others - head.centre  # (1, U, d)
         sums, counts = one_hot.mT @ (support - head.centre), one_hot.sum(1)
         queries = to_unit_length(others) if head.unit else z
-        for _ in range(ROUNDS):
+        for _ in range(adapters.ROUNDS):
             # Logits up to a number that all labels share, which is far less work.
-            guesses = WEIGHT * softmax(queries @ head.weights.mT + head.bias[:, None])
+            guesses = adapters.WEIGHT * softmax(queries @ head.weights.mT + head.bias[:, None])
             total = np.maximum(counts + guesses.sum(1), 1.0)[:, :, None]
             means = (sums + guesses.mT @ z) / total  # (1, classes, d)
             head = self._make_head(head.centre, means, counts > 0)
@@ -375,7 +342,8 @@ class PrototypeLearner(VectorLearner):
         # with the prototypes then have the size of the distances, however far the origin is.
         is_cosine = self.metric == "cosine"
         centre = np.zeros_like(support[:, :1]) if is_cosine else support.mean(1, keepdims=True)
-        means = SupportSets(support, one_hot).means(centre)
+        counts = np.maximum(one_hot.sum(1), 1.0)  # (T, classes)
+        means = one_hot.mT @ (support - centre) / counts[:, :, None]
         return self._make_head(centre, means, one_hot.any(1))
 
     def _make_head(self, centre: Doubles, prototypes: Doubles, present: Any) -> LinearHead:
@@ -413,8 +381,7 @@ class RidgeLearner(VectorLearner):
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
         # The weights are Z' a with (Z Z' + penalty) a = Y, or w with (Z' Z + penalty) w = Z' Y;
         # the smaller system is solved.
-        sets = SupportSets(support, one_hot)
-        centre, shift = sets.centre()
+        centre, shift = centre_of(support)
         z = support - centre - shift  # (T, S, d)
         shares = one_hot.mean(1)  # (T, classes)
         targets = one_hot - shares[:, None]  # (T, S, classes)
@@ -423,8 +390,8 @@ class RidgeLearner(VectorLearner):
             weights = np.linalg.solve(z @ z.mT + ridge, targets).mT @ z
         else:
             weights = np.linalg.solve(z.mT @ z + ridge, z.mT @ targets).mT
-        bias = sets.mask_absent((shares - times_shift(weights, shift)) / self.temperature)
-        return LinearHead(centre, weights / self.temperature, bias)
+        bias = (shares - times_shift(weights, shift)) / self.temperature
+        return LinearHead(centre, weights / self.temperature, mask_absent(bias, one_hot))
 
 
 # The fit has converged if logits on the support set are this close to those of the optimum.
@@ -460,8 +427,7 @@ class LogisticLearner(VectorLearner):
         # The objective is strongly convex with modulus ``penalty``, so the error of the weights is
         # at most the norm of the gradient divided by ``penalty``. A sum of ``terms`` products is
         # off by at most ``terms`` units of rounding, relative to the lengths of its factors.
-        sets = SupportSets(support, one_hot)
-        centre, shift = sets.centre()
+        centre, shift = centre_of(support)
         vectors = support - centre - shift  # (T, S, d)
         z = np.concatenate([vectors, np.ones_like(vectors[:, :, :1])], axis=2)
         weights, gradients = self._minimise(z, one_hot)  # (T, classes, d + 1), (T,)
@@ -475,7 +441,8 @@ class LogisticLearner(VectorLearner):
             text = f"{text}: logits are only known to {error:.0e}. Scale the vectors to length 1."
             raise InvalidInput(text, parameter="penalty")
         slopes, intercepts = weights[:, :, :-1], weights[:, :, -1]
-        return LinearHead(centre, slopes, sets.mask_absent(intercepts - times_shift(slopes, shift)))
+        bias = intercepts - times_shift(slopes, shift)
+        return LinearHead(centre, slopes, mask_absent(bias, one_hot))
 
     def _minimise(self, z: Doubles, one_hot: Doubles) -> tuple[Doubles, Doubles]:
         """Return the optimal weights of each task, and the norm of the gradient there."""
@@ -496,7 +463,6 @@ _CLASSES: Any = (PrototypeLearner, RidgeLearner, LogisticLearner)
 
 
 def build_vector_learner(options: Embeddings) -> tuple[VectorLearner, str]:
-    """Return the learner that the options name, and its description."""
     name = options.learner or "prototypes"
     check_one_of("learner", name, LEARNERS)
     build = _CLASSES[LEARNERS.index(name)]

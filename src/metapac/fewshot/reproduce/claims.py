@@ -39,15 +39,12 @@ class Claim:
 
     @property
     def agrees(self) -> bool:
-        """Whether the rows agree."""
         return self.status == AGREES
 
 
 def check_claims(rows: Rows | Sequence[Rows], guarantee: Guarantee, data: str) -> list[Claim]:
-    """Return the claims about the methods that were run at the guarantee's delta.
-
-    A claim that a guarantee is kept or violated is believed only if chance cannot explain it.
-    """
+    """Return the claims about the methods that were run at the guarantee's delta."""
+    # A claim that a guarantee is kept or violated is believed only if chance cannot explain it.
     delta = guarantee.failure_probability
     names = (*EXPECTED_VALID, *EXPECTED_INVALID, PS_TEST)
     claimed = [

@@ -21,8 +21,8 @@ from metapac.errors import InvalidInput, MissingExtra, keyword
 from metapac.evaluation import Evaluation, evaluate
 from metapac.fewshot.datasets.glyphs import glyphs
 from metapac.fewshot.pools import split_classes
-from metapac.fewshot.reproduce import figures
 from metapac.fewshot.reproduce.experiments import EXPERIMENTS, Training
+from metapac.fewshot.study import figures
 from metapac.fewshot.study.draws import SyntheticStudy
 from metapac.fewshot.study.methods import paper_methods
 from metapac.fewshot.study.pool_study import PoolStudy
@@ -52,7 +52,7 @@ _COLUMNS = ("draw", "method", "task", "threshold", "error", "size")
 
 
 def demonstrate(
-    data: str,
+    data: str | None,
     folder: Path,
     *,
     draws: int | None = None,
@@ -60,13 +60,24 @@ def demonstrate(
     progress: Progress = ignore_progress,
 ) -> MethodsDemo | SitesDemo:
     """Run a demonstration: on states ("sites"), characters ("glyphs") or "synthetic" tasks."""
-    _common.check_one_of("data", data, ("sites", "glyphs", "synthetic"))
-    if data != "sites":
-        draws = _common.as_whole_number("draws", 20 if draws is None else draws)
-        return _compare_methods(data, folder, draws, rng, progress)
-    if draws is not None:
+    # By default on characters, or on synthetic tasks if the packages for characters are missing.
+    chosen = data or "glyphs"
+    _common.check_one_of("data", chosen, ("sites", "glyphs", "synthetic"))
+    if chosen == "sites" and draws is not None:
         raise InvalidInput(f"{keyword('draws', draws)} does not apply to data='sites'.")
-    return _compare_sites(folder, rng, progress)
+    if chosen == "sites":
+        return _compare_sites(folder, rng, progress)
+    if chosen == "glyphs":
+        try:
+            for module in ("torch", "safetensors"):
+                _common.require(module, extra="torch", purpose="the demo with characters")
+        except MissingExtra as error:
+            if data is not None:
+                raise
+            _common.warn(f"{error}. Running the demo with synthetic tasks instead.")
+            chosen = "synthetic"
+    draws = _common.as_whole_number("draws", 20 if draws is None else draws)
+    return _compare_methods(chosen, folder, draws, rng, progress)
 
 
 def prepare_glyphs(rng: int, progress: Progress) -> tuple[PoolStudy, list[str], float]:
@@ -86,7 +97,6 @@ def prepare_glyphs(rng: int, progress: Progress) -> tuple[PoolStudy, list[str], 
 
 
 def draw_sets(study: PoolStudy, names: list[str], rng: int, path: PathLike) -> None:
-    """Draw some examples of one test task with their prediction sets."""
     generator, e, pool = np.random.default_rng(rng), EXPERIMENT, study.test
     draw = study.draw(generator)
     method = MetaPS(epsilon=0.1, alpha=0.1, delta=1e-5).calibrate(draw.scores, draw.tasks)
@@ -143,8 +153,6 @@ def _compare_methods(
     study: Any = SyntheticStudy()
     title, accuracy = SYNTHETIC_TITLE, None
     if data == "glyphs":
-        for module in ("torch", "safetensors"):
-            _common.require(module, extra="torch", purpose="the demo with characters")
         progress("drawing characters", 0, None)
         title, (study, names, accuracy) = EXPERIMENT.title, prepare_glyphs(rng, progress)
     options: Any = {"guarantee": GUARANTEE, "methods": METHODS, "draws": draws, "rng": rng}
@@ -213,7 +221,6 @@ class SitesDemo:
 
 
 def _measure(evaluation: Evaluation) -> dict[str, str]:
-    """Return what the table shows of a guarantee."""
     found: Any = evaluation  # of labelled sets, so that it has shares, sizes and a verdict
     shares, missed = found.set_shares, {part.label: part.error for part in found.classes}
     of_all = int(found.missed.sum()) / int(found.examples.sum())
@@ -246,10 +253,8 @@ def _compare_sites(folder: Path, rng: int, progress: Progress) -> SitesDemo:
 
 
 def compare_guarantees(rng: int) -> SitesDemo:
-    """Train on ten states, calibrate two guarantees on twenty others, check them on the rest.
-
-    Only 2021 is used: a state that was asked in two years is not two independent tasks.
-    """
+    """Train on ten states, calibrate two guarantees on twenty others, check them on the rest."""
+    # Only 2021 is used: a state that was asked in two years is not two independent tasks.
     sample = read_sample()
     shuffled = np.random.default_rng(rng).permutation(sample.states)
     train, known, new = np.split(shuffled, [_TRAIN, _TRAIN + _CALIBRATE])
@@ -271,7 +276,6 @@ def compare_guarantees(rng: int) -> SitesDemo:
 
 
 def _attempt(name: str, calibration: Scored, test: Scored, about: Context) -> Attempt:
-    """Calibrate a guarantee on some states and evaluate it on others."""
     method = MetaPS(epsilon=EPSILON, alpha=ALPHA, delta=DELTA, per_class=name == _PER_CLASS)
     known, new = ((data.scores, data.tasks, data.labels) for data in (calibration, test))
     method.calibrate(*known, classes=LABELS, context=about)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,12 +38,10 @@ class Training:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of the paper, or one beside it: data, learner, tasks and guarantee.
+    """An experiment of the paper, or one beside it: data, learner, tasks and guarantee."""
 
-    Numbers of examples are per class if tasks have ``ways`` classes, and per task if tasks are
-    groups (``ways=None``). Without ``training``, the learner is trained by the strong recipe.
-    """
-
+    # Numbers of examples are per class if tasks have ``ways`` classes, and per task if tasks are
+    # groups (``ways=None``). Without ``training``, the learner is trained by the strong recipe.
     name: str
     title: str
     data: str
@@ -86,7 +86,6 @@ class Experiment:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the results depend on, as JSON can hold it."""
         fields = asdict(self) | {"guarantee": self.guarantee.describe()}
         return {k: v for k, v in fields.items() if k not in ("title", "draws", "seeds")}
 
@@ -97,76 +96,26 @@ class Experiment:
 
 _TRAINED_BY = ("data", "backbone", "training", "ways", "shots", "groups", "min_group_size")
 
-_GLYPHS = Experiment(
-    "glyphs",
-    "Glyphs, Conv4 (small, needs no data)",
-    "glyphs",
-    "conv4 narrow",
-    Training(1e-3, 60, epochs=3, episodes_per_step=2, validation_tasks=50),
-    calibration_examples=50,
-    evaluation_examples=30,
-    calibration_tasks=400,
-    draws=10,
-    seeds=1,
-)
-_LONG = Training(1e-3, 1600)
-_MINI = Experiment("miniimagenet", "mini-ImageNet, Conv4", "miniimagenet", "conv4", _LONG)
-_STRONG = [
-    replace(_MINI, name=f"miniimagenet-{net}-strong", title=title, backbone=net, training=None)
-    for net, title in {
-        "conv4": "mini-ImageNet, Conv4, strong recipe",
-        "resnet12": "mini-ImageNet, ResNet-12, strong recipe",
-    }.items()
-]
-_CIFAR10C = Experiment(
-    "cifar10c",
-    "CIFAR10-C, ResNet-50",
-    "cifar10c",
-    "resnet50",
-    Training(1e-2, 1000, epochs=50, episodes_per_step=4, halve_every=10, validation_tasks=100),
-    ways=10,
-    guarantee=replace(GUARANTEE, epsilon=0.2),
-    draws=50,
-    seeds=2,
-    tasks_from="bank",
-    bank=(700, 350),
-)
-_FEWREL = Experiment(
-    "fewrel", "FewRel, CNN sentence encoder", "fewrel", "sentence_cnn", Training(1e-3, 800)
-)
-_HEART = Experiment(
-    "heart",
-    "CDC Heart, MLP",
-    "heart",
-    "mlp",
-    Training(1e-3, 200, queries=100, class_weights=(1.0, 10.0), patience=40),
-    ways=None,
-    shots=10,
-    calibration_examples=3000,
-    evaluation_examples=1000,
-    labelled_examples=40,
-    calibration_tasks=250,
-    groups=(20, 4, 40, 18),
-    min_group_size=3050,
-)
-_HEART_DISTINCT = replace(
-    _HEART,
-    name="heart-distinct",
-    title="CDC Heart, MLP, no state-year twice",
-    calibration_examples=None,
-    calibration_tasks=50,
-    test_tasks=20,
-    guarantee=replace(GUARANTEE, delta=0.01),
-    tasks_from="distinct",
-    groups=(30, 6, 50, 20),
-    min_group_size=1100,
-)
-_ALL = (_GLYPHS, _MINI, *_STRONG, _CIFAR10C, _FEWREL, _HEART, _HEART_DISTINCT)
-EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
+
+def _read_experiments(file: Path) -> Iterator[Experiment]:
+    """Yield the experiments of a file, in which 0 ways or calibration examples mean None."""
+    for name, facts in tomllib.loads(file.read_text("utf-8")).items():
+        fields = _with_tuples(facts)
+        fields["guarantee"] = replace(GUARANTEE, **facts.get("guarantee", {}))
+        if "training" in facts:
+            fields["training"] = Training(**_with_tuples(facts["training"]))
+        yield Experiment(name, **fields)
+
+
+def _with_tuples(facts: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(x) if isinstance(x, list) else x or None for key, x in facts.items()}
+
+
+_FILE = Path(__file__).with_suffix(".toml")
+EXPERIMENTS = {experiment.name: experiment for experiment in _read_experiments(_FILE)}
 
 
 def find_experiment(name: str) -> Experiment:
-    """Return the experiment with that name."""
     check_one_of("name", name, tuple(EXPERIMENTS))
     return EXPERIMENTS[name]
 
@@ -176,7 +125,6 @@ GRID_NAME = "Meta-PS even, grid"
 
 
 def all_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return all methods of the results page."""
     methods = paper_methods(guarantee, second_delta=rules.SECOND_DELTA)
     even = replace(guarantee, split="even")
     methods += (*neighbour_methods(guarantee), Method(GRID_NAME, GRID, even))
@@ -187,18 +135,15 @@ def all_methods(guarantee: Guarantee) -> tuple[Method, ...]:
 
 
 def main_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return the paper's methods, our splits, the oracle and related methods, at one delta."""
     return paper_methods(guarantee) + neighbour_methods(guarantee)
 
 
 def split_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return Meta-PS with each split, and the oracle."""
     names = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint", "oracle")
     return tuple(method for method in paper_methods(guarantee) if method.name in names)
 
 
 def meta_cp_methods(guarantee: Guarantee) -> tuple[Method, ...]:
-    """Return Meta-CP at both deltas."""
     both = dict.fromkeys((guarantee, replace(guarantee, delta=rules.SECOND_DELTA)))
     return tuple(Method("Meta-CP", rules.META_CP, each) for each in both)
 
@@ -249,7 +194,6 @@ class Control:
 
 
 def list_controls(experiment: Experiment) -> list[Control]:
-    """Return the controls of an experiment."""
     e, controls = replace(experiment, draws=min(DRAWS, experiment.draws)), []
     if e.predictor != "train":
         title = "Meta-CP's predictor trained on what the learner was trained on"

@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 
 from metapac import _common, artefact
-from metapac._common import Array, PathLike, Progress, as_whole_number, ignore_progress
+from metapac._common import Array, PathLike, Progress, ignore_progress
 from metapac.errors import BadArtefact, InvalidInput
 from metapac.fewshot.datasets import cache
 from metapac.fewshot.datasets.pools import LoadedPools, load_pools
@@ -26,12 +26,12 @@ from metapac.fewshot.quantile_predictor import QuantilePredictor
 from metapac.fewshot.reproduce import experiments
 from metapac.fewshot.reproduce.claims import Claim, check_claims
 from metapac.fewshot.reproduce.experiments import Control, Experiment
-from metapac.fewshot.reproduce.figures import draw_figures
 from metapac.fewshot.scoring import Stored, accuracy, read_stored
 from metapac.fewshot.scoring import weights_checksum as weights_checksum
 from metapac.fewshot.study import run as study_run
 from metapac.fewshot.study.draws import Draw, ScoredTask
-from metapac.fewshot.study.pool_study import PoolStudy, join_groups, largest_queries
+from metapac.fewshot.study.figures import draw_figures
+from metapac.fewshot.study.pool_study import PoolStudy, join_groups, spare_examples
 from metapac.fewshot.study.rows import Rows
 from metapac.fewshot.study.summary import Summary, summarise
 from metapac.fewshot.training.checkpoints import load_weights, save_weights
@@ -55,14 +55,12 @@ _NOTES = {
 
 
 def load(experiment: Experiment, *, home: cache.Home = None) -> LoadedPools:
-    """Return the pools of an experiment."""
     e = experiment
     sizes = dict(zip(_POOLS, _CHARACTERS if e.data == "glyphs" else e.groups, strict=True))
     return load_pools(e.data, sizes=sizes, min_size=e.min_group_size or None, home=home)
 
 
 def build_learner(experiment: Experiment, data: LoadedPools, rng: int = 0) -> ProtoNet:
-    """Return the untrained ProtoNet of an experiment."""
     special: dict[str, tuple[str, dict[str, Any]]] = {
         "conv4 narrow": ("conv4", {"channels": 1, "size": 28, "width": 16}),
         "sentence_cnn": ("sentence_cnn", {"words": data.words}),
@@ -88,12 +86,10 @@ def train_learner(
 def measure_quality(
     experiment: Experiment, learner: ProtoNet, data: LoadedPools, rng: int = 0
 ) -> dict[str, Any]:
-    """Return the accuracy on new test tasks and, for groups, the mean AUROC over tasks.
-
-    AUROC is 1/2 if the support set has one label, so it is also reported for the other tasks.
-    """
+    """Return the accuracy on new test tasks and, for groups, the mean AUROC over tasks."""
+    # AUROC is 1/2 if the support set has one label, so it is also reported for the other tasks.
     pool, shape = move_transformed(data.pools.test, learner), experiment.task_shape
-    queries = largest_queries(pool, experiment.shots, QUERIES)
+    queries = min(QUERIES, spare_examples(pool, experiment.shots))
     found = accuracy(learner, pool, **shape, queries=queries, tasks=ACCURACY_TASKS, rng=rng)
     interval = [found.low, found.high]
     metrics: dict[str, Any] = {"accuracy": found.value, "accuracy_interval": interval}
@@ -141,7 +137,6 @@ class BankStudy:
     tests: Sequence[ScoredTask]
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and test tasks."""
         e = self.experiment
         chosen = rng.choice(len(self.scores), e.calibration_tasks, replace=False)
         chosen_tests = rng.choice(len(self.tests), e.test_tasks, replace=False)
@@ -169,16 +164,13 @@ class ExperimentStudy:
         return {"_study": self._study}  # all that workers need
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on."""
         return {"experiment": self.experiment.describe(), **self._checksums}
 
     @property
     def preferred_backend(self) -> str:
-        """Backend of joblib for workers."""
         return getattr(self._prepared(), "preferred_backend", "loky")
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and new tasks."""
         return self._prepared().draw(rng)
 
     def prepare(self, progress: Progress | None = None) -> None:
@@ -224,9 +216,8 @@ class ExperimentStudy:
         return BankStudy(e, stored.scores.reshape(known, -1), quantiles, scored)
 
     def _train_predictor(self) -> QuantilePredictor:
-        """Train Meta-CP's quantile predictor on tasks of a pool."""
         e, pool = self.experiment, getattr(self.data.pools, self.experiment.predictor)
-        queries = largest_queries(pool, e.shots, e.evaluation_examples)
+        queries = min(e.evaluation_examples, spare_examples(pool, e.shots))
         stored = self._score_tasks(e.predictor, pool, QUANTILE_TASKS, queries)
         self.report("fitting Meta-CP's predictor", 0, None)
         predictor = QuantilePredictor(epsilon=e.guarantee.miss_rate, rng=0)
@@ -294,7 +285,6 @@ def read_learner(folder: PathLike) -> dict[str, Any]:
 
 
 def control_folder(folder: PathLike, control: Control) -> Path:
-    """Return the folder of a control, or of the experiment itself."""
     return Path(folder) / "controls" / control.name if control.name else Path(folder)
 
 
@@ -325,13 +315,9 @@ class SeedRun:
 
     def evaluate(self, learner: ProtoNet, part: Control, **options: Any) -> Rows:
         """Evaluate the methods of the experiment, or of one of its controls."""
-        e = part.experiment
-
-        def advance(stage: str, done: int, total: int | None) -> None:
-            self.progress(f"{part.name}: {stage}" if part.name else stage, done, total)
-
+        e, report = part.experiment, _common.name_progress(self.progress, part.name)
         options |= {"guarantee": e.guarantee, "methods": part.methods(e.guarantee)}
-        options |= {"draws": e.draws, "rng": self.rng, "progress": advance}
+        options |= {"draws": e.draws, "rng": self.rng, "progress": report}
         study = ExperimentStudy(e, learner, self.data, self.folder, self._predictors)
         return study_run.run_study(study, **options, folder=control_folder(self.folder, part))
 
@@ -370,7 +356,6 @@ class SeedRun:
         return dict(artefact.as_json("learner", {"training": e.describe_training(), **identity}))
 
     def _describe(self, learner: ProtoNet, history: History) -> dict[str, Any]:
-        """Return what the file of a learner holds."""
         e, epochs, device = self.experiment, history.epochs, _device(learner)
         if e.training is None:
             recipe, kept = recipe_for(learner.module.backbone), epochs[-1]
@@ -410,11 +395,9 @@ class Reproduction:
 
     @property
     def claims(self) -> list[Claim]:
-        """The paper's claims, compared with the results."""
         return check_claims(self.summary.rows, self.experiment.guarantee, self.experiment.data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results as JSON can hold them."""
         return {
             "name": self.experiment.name,
             "accuracy": self.accuracies,
@@ -459,8 +442,8 @@ def reproduce(
     progress: Progress = ignore_progress,
 ) -> Reproduction:
     """Train and evaluate an experiment with several seeds; resume or extend an earlier run."""
-    seeds = experiment.seeds if seeds is None else as_whole_number("seeds", seeds)
-    rng = as_whole_number("rng", rng, minimum=0)
+    seeds = experiment.seeds if seeds is None else _common.as_whole_number("seeds", seeds)
+    rng = _common.as_whole_number("rng", rng, minimum=0)
     _check_folder(Path(folder), rng, seeds)
     progress("reading the data", 0, None)
     data = load(experiment, home=home)
@@ -468,13 +451,10 @@ def reproduce(
     rows: list[list[Rows]] = [[] for _ in parts]
     accuracies = []
     for seed in range(rng, rng + seeds):
-
-        def advance(stage: str, done: int, total: int | None, seed: int = seed) -> None:
-            progress(f"seed {seed}: {stage}" if seeds > 1 else stage, done, total)
-
+        report = _common.name_progress(progress, f"seed {seed}" if seeds > 1 else "")
         place = study_run.seed_folder(folder, seed)
         with artefact.lock_folder(place, "metapac reproduce"):
-            run = SeedRun(experiment, data, place, seed, advance)
+            run = SeedRun(experiment, data, place, seed, report)
             learner = run.train(device)
             for part, by_seed in zip(parts, rows, strict=True):
                 by_seed.append(run.evaluate(learner, part, n_jobs=n_jobs, backend=backend))
@@ -496,11 +476,11 @@ def reproduce_by_name(
     """Run an experiment of the paper as `reproduce` does, and draw its figures."""
     experiment = experiments.find_experiment(name)
     if draws is not None:
-        experiment = replace(experiment, draws=as_whole_number("draws", draws))
+        experiment = replace(experiment, draws=_common.as_whole_number("draws", draws))
     if epochs is not None:
         if experiment.training is None:
             raise InvalidInput(f"epochs are fixed by the recipe of {name}.", parameter="epochs")
-        training = replace(experiment.training, epochs=as_whole_number("epochs", epochs))
+        training = replace(experiment.training, epochs=_common.as_whole_number("epochs", epochs))
         experiment = replace(experiment, training=training)
     for module, extra in (("matplotlib", "plot"), ("torch", "torch"), ("safetensors", "torch")):
         _common.require(module, extra=extra, purpose="metapac reproduce")

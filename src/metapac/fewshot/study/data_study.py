@@ -9,17 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from metapac._common import Progress, check_one_of, ignore_progress, require
+from metapac._common import Progress, check_one_of, ignore_progress, name_progress, require
 from metapac.data_checks import check_levels
 from metapac.errors import InvalidInput, keyword
 from metapac.fewshot import options
 from metapac.fewshot.adapters import check_uses_unlabelled
-from metapac.fewshot.datasets.pools import is_named, load_run_pools, take_named
+from metapac.fewshot.datasets.pools import is_named, load_run_pools, make_pool, take_named
 from metapac.fewshot.learners.vectors import LEARNERS, build_vector_learner
 from metapac.fewshot.options import Embeddings, PoolSizes, Run, StudyTasks, Training
-from metapac.fewshot.pools import Pools, split_classes, split_groups
+from metapac.fewshot.pools import Pools, split_pool
 from metapac.fewshot.scored_tables import load_run_learner
 from metapac.fewshot.study.pool_study import TASKS, PoolStudy
 from metapac.fewshot.study.run import run_seeds, seed_folder
@@ -49,7 +47,6 @@ class DrawSizes:
 
     @classmethod
     def measure(cls, study: PoolStudy, tasks: StudyTasks) -> DrawSizes:
-        """Return the numbers of a draw of a study."""
         pool, counts = study.calibration, (study.tasks, study.tests)
         if pool.unit == "group":
             spare = [len(members) - tasks.shots - tasks.unlabelled for members in pool.positions]
@@ -89,7 +86,6 @@ class DataStudy:
     vectors: Vectors | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results as JSON can hold them."""
         guarantee, vectors = self.summary.guarantee, self.vectors
         return {
             **self.summary.describe(),
@@ -191,23 +187,20 @@ def _open_source(
     options.reject_given(embeddings, "a learner that is trained")
 
     def train(seed: int) -> tuple[Any, Pools[Any], tuple[str, ...]]:
-        def advance(stage: str, done: int, total: int | None) -> None:
-            progress(f"seed {seed}: {stage}", done, total)
-
         runs = require("metapac.fewshot.training.runs", extra="torch", purpose="training")
         shape = {"ways": tasks.ways, "shots": tasks.shots, "queries": runs.QUERIES}
         place = {"sizes": sizes, "rng": seed, "home": run.home}
         loaded, notes = runs.load_training_pools(data, **shape, **place)
         checkpoint = seed_folder(folder, seed) / "training"  # where an interrupted training resumes
-        how = {"rng": seed, "device": run.device, "checkpoint": checkpoint, "progress": advance}
-        model, _, _ = runs.fit_learner(loaded, training, shape, **how)
+        how = {"rng": seed, "device": run.device, "checkpoint": checkpoint}
+        report = name_progress(progress, f"seed {seed}")
+        model, _, _ = runs.fit_learner(loaded, training, shape, **how, progress=report)
         return model, loaded.pools, notes
 
     return _Source(train, training.learner or "protonet")
 
 
 def _describe_features(vectors: Vectors | None) -> list[str]:
-    """Return a sentence on the features, if the learner is on vectors."""
     if vectors is None:
         return []
     columns, count = vectors.columns, vectors.x.shape[1]
@@ -236,20 +229,18 @@ def _find_vectors(data: str, learner: str | None, given: Embeddings) -> Vectors 
 
 def _divide(data: str, vectors: Vectors, sizes: Any, seed: int) -> Pools[Any]:
     """Divide classes or groups, by default at random: Meta-CP, calibration, test; no training."""
-    x, groups = vectors.x, vectors.groups
-    y = vectors.y if groups is None else vectors.codes
+    y = vectors.y if vectors.groups is None else vectors.codes
     if is_named(sizes):
-        return take_named(data, (x, y, groups), sizes)
+        return take_named(data, (vectors.x, y, vectors.groups), sizes)
+    whole = make_pool((vectors.x, y, vectors.groups))
     if not sizes:
-        count = len(np.unique(vectors.y if groups is None else groups))
+        count = len(whole.names)
         if count < 3:
             raise InvalidInput(f"a study needs 3 classes or groups or more, got {count}.")
         validation, test = round(_VALIDATION * count), max(1, round(_TEST * count))
         sizes = {"train": 0, "validation": validation, "calibration": count - validation - test}
         sizes["test"] = test
-    if groups is None:
-        return split_classes(x, y, **sizes, rng=seed)
-    return split_groups(x, y, groups, **sizes, rng=seed)
+    return split_pool(whole, sizes, seed)
 
 
 def _build_study(

@@ -259,19 +259,15 @@ class KnownTask:
 
     @property
     def labels(self) -> int:
-        """Number of labels."""
         return self.family.classes
 
     def error(self, thresholds: ArrayLike) -> Array:
-        """Return the miss rate of each threshold."""
         return _map(partial(self.family.error, np.array(self.signal)), thresholds)
 
     def size(self, thresholds: ArrayLike) -> Array:
-        """Return the expected set size of each threshold."""
         return _map(partial(self.family.size, np.array(self.signal)), thresholds)
 
     def largest_threshold(self, epsilon: float) -> float:
-        """Return the largest threshold whose error is at most ``epsilon``."""
         cut = self.signal + float(special.ndtri(epsilon))
         while self.error([cut])[0] > epsilon:  # off by rounding in the last digit
             cut = math.nextafter(cut, -math.inf)
@@ -283,7 +279,7 @@ def _map(function: Callable[[float], Array], thresholds: ArrayLike) -> Array:
 
 
 @dataclass(frozen=True)
-class SyntheticStudy:
+class SyntheticStudy(Study):
     """Calibration tasks and new tasks from one family of synthetic tasks.
 
     Parameters
@@ -313,17 +309,6 @@ class SyntheticStudy:
     labelled: int = 100
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and new tasks.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        Draw
-        """
         family = self.family
         scores = family.draw_scores(family.draw_tasks(self.tasks, rng), self.examples, rng)
         signals = family.draw_tasks(self.tests, rng)
@@ -333,10 +318,4 @@ class SyntheticStudy:
         return Draw(scores.ravel(), tasks, [KnownTask(family, *pair) for pair in pairs])
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on.
-
-        Returns
-        -------
-        dict
-        """
         return {"study": "synthetic", **asdict(self)}

@@ -357,7 +357,7 @@ def _meta_cp(draw: Draw, g: Guarantee) -> Chosen:
     assert draw.quantiles is not None  # evaluate_draw leaves the method out without them
     levels = {"epsilon": g.miss_rate, "delta": g.failure_probability}
     method = MetaCP(**levels, over="examples", on_infeasible="trivial")
-    method.calibrate_grouped(draw.ordered, draw.quantiles)
+    method._calibrate_grouped(draw.ordered, draw.quantiles)
     correction = Correction(method.correction_, method.split_)
     feasible = correction.leaves_room(g.miss_rate, len(method.tasks_))
     cuts = [method.threshold(test.quantile) for test in draw.tests if test.quantile is not None]
@@ -371,7 +371,6 @@ def _oracle(draw: Draw, g: Guarantee) -> Chosen:
 
 
 def same_for_all(cut: float, *, feasible: bool = True) -> Chosen:
-    """Return one threshold for all new tasks of a draw."""
     return Chosen(np.array(cut), np.array(feasible))
 
 
@@ -433,13 +432,11 @@ def neighbour_methods(guarantee: Guarantee) -> tuple[Method, ...]:
 
 
 def quantile_of_quantiles_coverage(examples: int, tasks: int, within: int, across: int) -> float:
-    """Return the coverage of a quantile of quantiles, if all scores have one distribution.
-
-    Each task reports the ``within``-th smallest of its nonconformity scores, on uniform scores
-    Beta(within, examples - within + 1) with distribution function G; the threshold is the
-    ``across``-th smallest report. The coverage is its mean, the integral over t of
-    P[Bin(tasks, G(t)) < across].
-    """
+    """Return the coverage of a quantile of quantiles, if all scores have one distribution."""
+    # Each task reports the ``within``-th smallest of its nonconformity scores, on uniform scores
+    # Beta(within, examples - within + 1) with distribution function G; the threshold is the
+    # ``across``-th smallest report. The coverage is its mean, the integral over t of
+    # P[Bin(tasks, G(t)) < across].
     reported = within, examples - within + 1
     smallest = special.betaincinv(across, tasks - across + 1, _TAIL)
     largest = 1 - special.betaincinv(tasks - across + 1, across, _TAIL)
@@ -518,7 +515,6 @@ def _multi_environment(draw: Draw, g: Guarantee) -> Chosen:
 
 
 def _conformal_thresholds(draw: Draw, epsilon: float) -> Floats:
-    """Return the split conformal threshold of each task."""
     ranks = [[_floor(epsilon * (n + 1)) - 1] for n in draw.ordered.sizes.tolist()]
     return select_ranks(draw.ordered, np.array(ranks))[:, 0]
 
@@ -530,7 +526,6 @@ def conformal_threshold(scores: Array, epsilon: float) -> float:
 
 
 def _floor(product: float) -> int:
-    """Return the largest whole number up to a product that may be rounded: 0.1 * 20 is 2."""
     return math.floor(product * (1 + 2.0**-50))
 
 

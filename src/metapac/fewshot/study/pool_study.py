@@ -11,16 +11,11 @@ import numpy as np
 from metapac import _common
 from metapac._common import Array, Floats, Progress, Seed, as_whole_number, ignore_progress
 from metapac._text import name_score
-from metapac.errors import InvalidInput, MissingExtra, keyword
+from metapac.errors import InvalidInput, MissingExtra
 from metapac.fewshot.adapters import Learner
 from metapac.fewshot.pools import GroupPool, Pools, draw_all
-from metapac.fewshot.scoring import (
-    SharedEmbeddings,
-    describe_learner,
-    score_matrix,
-    score_tasks,
-)
-from metapac.fewshot.study.draws import Draw, ScoredTask
+from metapac.fewshot.scoring import SharedEmbeddings, describe_learner, score_matrix, score_tasks
+from metapac.fewshot.study.draws import Draw, ScoredTask, Study
 from metapac.fewshot.study.methods import digest_code
 from metapac.fewshot.tasks import Choice, Task, query_sizes
 from metapac.fewshot.tensors import data_checksum
@@ -89,51 +84,37 @@ def join_groups(one: GroupPool, other: GroupPool) -> GroupPool:
 def count_test_queries(
     pool: Any, shots: Choice, labelled: int | None, queries: int | None, unlabelled: int = 0
 ) -> tuple[int, int]:
-    """Return how many examples of a new task are for PS-Test, and how many for testing.
-
-    Both are, like ``unlabelled``, numbers for each class or for the group.
-    """
-    sizes, names = [len(members) for members in pool.positions], ("test_queries", "labelled")
+    """Return how many examples of a new task are for PS-Test, and how many for testing."""
+    # Both are, like ``unlabelled``, numbers for each class or for the group.
     if queries is None or labelled is None:
-        least = 1 if labelled == 0 else 2
-        spare = largest_queries(pool, shots, max(sizes), least, " and ".join(names), unlabelled)
+        spare = spare_examples(pool, shots, unlabelled, least=1 if labelled == 0 else 2)
         if labelled is None:
             beside = spare // 4 if queries is None else spare - queries
             labelled = max(1, min(_LABELLED, beside))
         queries = max(1, min(_TEST_QUERIES, spare - labelled)) if queries is None else queries
     labelled = as_whole_number("labelled", labelled, minimum=0)
     queries = as_whole_number("test_queries", queries)
-    if pool.unit != "domain" and min(sizes) < np.max(shots) + unlabelled + labelled + queries:
+    smallest = min(map(len, pool.positions))
+    if pool.unit != "domain" and smallest < np.max(shots) + unlabelled + labelled + queries:
         given = f"shots + test_queries + labelled = {np.max(shots)} + {queries} + {labelled}"
         given += f", with {unlabelled} unlabelled," * (unlabelled > 0)
-        smallest = f"{min(sizes)}, the examples of {pool.names[sizes.index(min(sizes))]!r}"
-        rule = f"{given} must be at most {smallest}; labelled=0 leaves PS-Test out."
-        raise InvalidInput(rule, parameter=names)
+        rule = f"{given} must be at most {smallest}, the smallest {pool.unit}; labelled=0 leaves"
+        raise InvalidInput(f"{rule} PS-Test out.", parameter=("test_queries", "labelled"))
     return labelled, queries
 
 
-def largest_queries(
-    pool: Any,
-    shots: Any,
-    wanted: int | None = None,
-    least: int = 1,
-    names: str = "queries",
-    unlabelled: int = 0,
-) -> int:
-    """Return how many queries a pool has, per class or per group, up to a number."""
+def spare_examples(pool: Any, shots: Any, unlabelled: int = 0, least: int = 1) -> int:
+    """Return how many queries every class, or group, of a pool has; raise if fewer than a few."""
     if pool.unit == "domain":
-        raise InvalidInput(f"{names} must be given for a DomainPool.")
+        raise InvalidInput("queries, test_queries and labelled must be given for a DomainPool.")
     sizes = [len(members) - unlabelled for members in pool.positions]
-    needed = int(np.max(shots)) + least
-    if min(sizes) < needed:
-        small = f"{sum(size < needed for size in sizes)} of {len(sizes)} have fewer"
-        smallest = f"the smallest, {pool.names[sizes.index(min(sizes))]!r}, has {min(sizes)}"
-        beside = f" beside {unlabelled} unlabelled ones" if unlabelled else ""
-        rule = f"each {pool.unit} must have {needed} examples{beside} (shots + {least}); {small}"
-        lower = f", or pass {keyword('shots', min(sizes) - least)}" if min(sizes) > least else ""
-        raise InvalidInput(f"{rule}; {smallest}. Leave them out of the data{lower}.")
     spare = min(sizes) - int(np.max(shots))
-    return spare if wanted is None else min(wanted, spare)
+    if spare < least:
+        beside = f" beside {unlabelled} unlabelled ones" if unlabelled else ""
+        rule = f"each {pool.unit} must have shots + {least} examples{beside}"
+        smallest = f"the smallest, {pool.names[sizes.index(min(sizes))]!r}, has {min(sizes)}"
+        raise InvalidInput(f"{rule}; {smallest}. Leave such out of the data, or lower shots.")
+    return spare
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +133,6 @@ class PoolScores:
 
     @property
     def thread_safe(self) -> bool:
-        """Whether threads may score tasks at the same time."""
         return self.is_embedded and bool(getattr(self.bank, "thread_safe", False))
 
     def true_scores(self, tasks: Sequence[Task]) -> Array:
@@ -204,7 +184,7 @@ def _describe_score(score: Any) -> str | None:
         raise InvalidInput(f"{lack}. Pass description={{...}} with a version of it.") from error
 
 
-class PoolStudy:
+class PoolStudy(Study):
     """Calibration draws of a learner: tasks drawn from pools, and scored together.
 
     Parameters
@@ -322,7 +302,7 @@ class PoolStudy:
         counts = count_test_queries(test, shots, labelled, test_queries, self._others)
         self.labelled, self.test_queries = counts
         if queries is None and calibration.unit != "group":  # of groups, all the rest of each
-            queries = largest_queries(calibration, shots, unlabelled=self._others)
+            queries = spare_examples(calibration, shots, self._others)
         if self.unlabelled:
             self._shape["unlabelled"] = self.unlabelled
         self.queries = queries
@@ -415,17 +395,6 @@ class PoolStudy:
         ]
 
     def draw(self, rng: np.random.Generator) -> Draw:
-        """Return calibration scores and new tasks.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        Draw
-        """
         tasks, tests = self.sample(rng)
         known, _, predictor = self._prepare()
         names = np.arange(len(tasks)).repeat(query_sizes(tasks))
@@ -447,12 +416,6 @@ class PoolStudy:
         return self._prepare()[1].all_scores([task])[0]
 
     def describe(self) -> dict[str, Any]:
-        """Return everything that the draws depend on.
-
-        Returns
-        -------
-        dict
-        """
         return self._description
 
     def _score_tests(self, tasks: Sequence[Task]) -> list[ScoredTask]:
@@ -507,11 +470,9 @@ class PoolStudy:
 
     def _predictor_queries(self, pool: Any) -> int:
         """Return how many queries the tasks have that a quantile predictor is trained on."""
-        shots, most = self._shape["shots"], self.test_queries
-        return largest_queries(pool, shots, most, unlabelled=self._others)
+        return min(self.test_queries, spare_examples(pool, self._shape["shots"], self._others))
 
     def _fit_predictor(self, report: Progress) -> Any:
-        """Return Meta-CP's quantile predictor, trained on tasks of its pool unless it is fitted."""
         pool: Any = self._predictor
         if pool is None or _can_predict(pool):
             return pool
@@ -528,7 +489,7 @@ class PoolStudy:
 
     def _has_new_scores(self) -> bool:
         """Return whether scores differ from those of 0.2, so that draws must not be mixed."""
-        return self.score is not None or not hasattr(self._learner, "on_embeddings")
+        return self.score is not None or not hasattr(self._learner, "_on_embeddings")
 
     def _describe(self) -> dict[str, Any]:
         names = ("queries", "test_queries", "labelled", "tasks", "tests", "distinct")

@@ -135,7 +135,6 @@ class Rows:
 
 
 def evaluate_draw(number: int, draw: Draw, methods: Iterable[Method]) -> Rows:
-    """Return the rows of one draw."""
     used = [method for method in methods if _can_run(method, draw)]
     if not used:
         raise InvalidInput("methods must hold one that can run without what this study lacks.")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Any
 
 import numpy as np
 import scipy
 
-from metapac import artefact
-from metapac._common import PathLike, Progress, Seed, as_whole_number, ignore_progress, require
+from metapac import _common, artefact
+from metapac._common import PathLike, Progress, Seed, ignore_progress
 from metapac._version import __version__
 from metapac.artefact import lock_folder
 from metapac.errors import BadArtefact, InvalidInput, keyword
@@ -25,18 +25,8 @@ from metapac.fewshot.study.summary import Summary, summarise
 from metapac.fewshot.tasks import spawn_rng, spawn_seed
 from metapac.guarantee import Guarantee
 
-
-class _Settings(TypedDict):
-    guarantee: dict[Literal["epsilon", "alpha", "delta"], Any]
-    draws: Annotated[int, lambda draws: draws >= 1]
-    rng: Annotated[int, lambda rng: rng >= 0]
-    methods: list[dict[str, Any]]
-    study: Any
-    versions: dict[str, Any]
-
-
 _REMEDY = "Restore it from a backup, or run the study into another folder."
-FORMAT = artefact.Format("metapac evaluation", "run_study", _REMEDY, shape=_Settings)
+FORMAT = artefact.Format("metapac evaluation", "run_study", _REMEDY)
 SETTINGS, TABLE = "evaluation.json", "rows.csv.gz"
 _MAY_DIFFER = ("draws", "versions.metapac", "study.notes")  # rules have versions of their own
 
@@ -90,7 +80,6 @@ class EvaluationFolder:
         return finished
 
     def name_draw(self, number: int) -> Path:
-        """Return the file of one finished draw."""
         return self._draws / f"{number:05d}.csv.gz"
 
 
@@ -132,13 +121,10 @@ def read_settings(folder: PathLike) -> dict[str, Any]:
         reason = "no evaluation is here; pass a folder that run_study wrote to"
         raise FileNotFoundError(errno.ENOENT, reason, str(path))
     document = artefact.read(path, FORMAT)
-    with artefact.decoding(path, FORMAT):
-        Guarantee(**document["guarantee"])
     return {k: v for k, v in document.items() if k not in ("format", "schema", "metapac")}
 
 
 def read_guarantee(folder: PathLike) -> Guarantee:
-    """Return the guarantee that an evaluation was run at."""
     return Guarantee(**read_settings(folder)["guarantee"])
 
 
@@ -213,7 +199,7 @@ def run_study(
     >>> len(run_study(SyntheticStudy(tests=3), guarantee=guarantee, draws=2).select("PS").size)
     6
     """
-    draws = as_whole_number("draws", draws)
+    draws = _common.as_whole_number("draws", draws)
     methods = paper_methods(guarantee) if methods is None else tuple(methods)
     _check_run(study, guarantee, methods, n_jobs)
     report, store, rows = progress or ignore_progress, None, {}
@@ -257,7 +243,7 @@ def _run_parallel(
     if not jobs or (n_jobs == 1 and backend is None):
         yield from (_run(*job) for job in jobs)
         return
-    joblib = require("joblib", extra="parallel", purpose="a study with workers")
+    joblib = _common.require("joblib", extra="parallel", purpose="a study with workers")
     calls = [joblib.delayed(_run)(*job) for job in jobs]
     # Dask would send the study with each draw; scattered, it is sent once.
     options = {"scatter": [jobs[0][0]]} if backend == "dask" else {}
@@ -347,38 +333,32 @@ def run_seeds(
     >>> run_seeds(lambda seed: study, guarantee=guarantee, draws=2).covers[:43]
     "95% intervals, Student's t over 3 seeds: th"
     """
-    seeds = as_whole_number("seeds", seeds)
-    rng = as_whole_number("rng", rng, minimum=0)
+    seeds = _common.as_whole_number("seeds", seeds)
+    rng = _common.as_whole_number("rng", rng, minimum=0)
     options: Any = {"guarantee": guarantee, "methods": methods, "draws": draws}
     options |= {"n_jobs": n_jobs, "backend": backend}
     rows: list[Rows] = []
     notes: dict[str, None] = {}
 
-    def run_seed(seed: int) -> None:
-        def advance(stage: str, done: int, total: int | None) -> None:
-            (progress or ignore_progress)(f"seed {seed}: {stage}", done, total)
-
-        advance("making the study", 0, None)
-        study = make_study(seed)
-        place = None if folder is None else seed_folder(folder, seed)
-        rows.append(run_study(study, **options, rng=seed, folder=place, progress=advance))
-        notes.update(dict.fromkeys(getattr(study, "notes", ())))
-
     with nullcontext() if folder is None else lock_folder(folder, "metapac study"):
         if folder is not None:
             check_seeds(folder, rng, seeds)
         for seed in range(rng, rng + seeds):
-            run_seed(seed)
+            report = _common.name_progress(progress, f"seed {seed}")
+            report("making the study", 0, None)
+            study = make_study(seed)
+            place = None if folder is None else seed_folder(folder, seed)
+            rows.append(run_study(study, **options, rng=seed, folder=place, progress=report))
+            notes |= dict.fromkeys(getattr(study, "notes", ()))
+            del study  # before the next one is made
     return summarise(rows, guarantee, notes=tuple(notes) or None)
 
 
 def seed_folder(folder: PathLike, seed: int) -> Path:
-    """Return the folder of one seed."""
     return Path(folder) / f"seed-{seed}"
 
 
 def find_seeds(folder: PathLike) -> list[int]:
-    """Return the seeds whose evaluation has begun in a folder."""
     paths = Path(folder).glob(f"seed-*/{SETTINGS}")
     numbers = [path.parent.name.removeprefix("seed-") for path in paths]
     return sorted(int(number) for number in numbers if number.isdecimal())

@@ -24,7 +24,7 @@ from metapac._common import Array, Floats, PathLike, require
 from metapac._text import format_table
 from metapac.artefact import replacing
 from metapac.errors import InvalidInput
-from metapac.fewshot.study.boxes import draw_methods, is_full
+from metapac.fewshot.study.figures import draw_methods, is_full
 from metapac.fewshot.study.methods import describe_need
 from metapac.fewshot.study.rows import Rows
 from metapac.guarantee import Guarantee
@@ -40,7 +40,6 @@ def allowed_tasks(tasks: int, alpha: float) -> int:
 
 
 def error_quantile(errors: Array, alpha: float) -> float:
-    """Return the (1 - alpha) quantile of errors, as the inverse of their distribution function."""
     at = len(errors) - 1 - allowed_tasks(len(errors), alpha)
     return float(np.partition(errors, at)[at])
 
@@ -59,11 +58,9 @@ def explained_by_noise(rows: Rows, alpha: float) -> float:
 
 
 def expect_draws_within(rows: Rows, epsilon: float, alpha: float) -> float:
-    """Return the expected share of draws within the guarantee, if all thresholds were equally good.
-
-    The number of the T tasks of a draw with an observed error above epsilon is then
-    Binomial(T, p), where p is the share of such tasks in all draws.
-    """
+    """Return the share of draws to be expected within it, if thresholds were equally good."""
+    # The number of the T tasks of a draw with an observed error above epsilon is then
+    # Binomial(T, p), where p is the share of such tasks in all draws.
     share = float(np.mean(rows.error > epsilon))
     _, sizes = np.unique(rows.draw, return_counts=True)
     allowed = np.array([allowed_tasks(tasks, alpha) for tasks in sizes.tolist()])
@@ -76,7 +73,6 @@ Interval = tuple[float, float]
 
 
 def mean_by_draw(rows: Rows, values: Array) -> NDArray[np.float64]:
-    """Return the mean of some values over the tasks of each draw."""
     _, number = np.unique(rows.draw, return_inverse=True)
     return np.bincount(number, weights=values) / np.bincount(number)
 
@@ -106,13 +102,11 @@ def size_interval(by_seed: Sequence[Rows]) -> Interval:
 def share_interval(
     by_seed: Sequence[Rows], has: Sequence[Array], *, across_seeds: bool = True
 ) -> Interval:
-    """Return the interval of the share of tasks that have a property."""
     shares = [mean_by_draw(*pair) for pair in zip(by_seed, has, strict=True)]
     return _at_least_binomial(mean_interval(shares, across_seeds=across_seeds), has)
 
 
 def draw_share_interval(values: Sequence[Array]) -> Interval:
-    """Return the interval of the share of draws that have a property."""
     return _at_least_binomial(mean_interval(values), values)
 
 
@@ -199,7 +193,6 @@ _EVERY_LABEL = "‡ every set has every label, so that its error is 0 whatever t
 
 
 def header(summary: Summary) -> list[str]:
-    """Return the names of the columns."""
     quantile = f"{100 * (1 - summary.guarantee.alpha):g} % error"
     return ["method", "mean size", quantile, "tasks within", "draws within", "by chance", "verdict"]
 
@@ -237,7 +230,6 @@ def _ends(interval: Interval, form: str) -> str:
 
 
 def footnotes(summary: Summary) -> list[str]:
-    """Return the footnotes: what the columns mean, what the intervals cover, and the notes."""
     short = [line for line in summary if not line.feasible]
     marks = [_describe_shortage(summary, short)] if short else []
     if any(line.feasible and line.every_label for line in summary):

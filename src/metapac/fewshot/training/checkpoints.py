@@ -16,26 +16,24 @@ from torch.optim import Optimizer
 
 from metapac import artefact
 from metapac._common import PathLike
-from metapac.errors import BadArtefact, InvalidInput, keyword
+from metapac.errors import InvalidInput, keyword
 from metapac.fewshot.adapters import Trainable
-from metapac.fewshot.datasets.pools import Architecture, EpochRow
 from metapac.fewshot.learners.maml import MAML
 from metapac.fewshot.learners.networks import BACKBONES, Backbone, Sphere, describe_module
 from metapac.fewshot.learners.protonet import ProtoNet
 from metapac.fewshot.tensors import data_checksum, read_tensors, write_tensors
 
 _Facts = Mapping[str, Any]
-_Seed = Annotated[int, lambda seed: seed >= 0]
+
+
+def _is_architecture(body: dict[str, Any]) -> bool:
+    parts = [body.get(name, {}) for name in ("backbone", "model")]
+    is_named = isinstance(body.get("class"), str) and all(isinstance(part, dict) for part in parts)
+    return is_named and artefact.fits(body.get("weights"), artefact.Size)
 
 
 class _Weights(TypedDict):
-    architecture: Architecture
-
-
-class _Checkpoint(TypedDict):
-    architecture: Architecture
-    config: Annotated[dict[str, Any], lambda config: artefact.fits(config.get("rng"), _Seed)]
-    history: list[EpochRow]
+    architecture: Annotated[dict[str, Any], _is_architecture]
 
 
 WEIGHTS = artefact.Format(
@@ -51,10 +49,8 @@ CHECKPOINT = artefact.Format(
     remedy="Restore it from a backup, or choose another folder to train from the start.",
     schema=2,
     oldest=2,
-    shape=_Checkpoint,
 )
 FILE = "checkpoint.safetensors"
-_OLD_INDEX = "checkpoint.json"  # of metapac 0.1, beside a file of tensors for each epoch
 
 
 def save_weights(learner: Trainable, path: PathLike) -> None:
@@ -156,10 +152,10 @@ def describe_architecture(learner: Trainable) -> dict[str, Any]:
 
 def check_same_architecture(path: PathLike, stored: _Facts, now: _Facts) -> None:
     """Raise if a file or folder was written for a learner of another architecture."""
-    described = json.loads(json.dumps(now))  # tuples become lists
-    if stored != described:
-        this = _as_call(described)
-        raise InvalidInput(f"{path} was made with {_as_call(stored)}, and this learner is {this}.")
+    now = json.loads(json.dumps(now))  # tuples become lists
+    if stored != now:
+        calls = f"{_as_call(stored)}, and this learner is {_as_call(now)}"
+        raise InvalidInput(f"{path} was made with {calls}.")
 
 
 def check_tensors(
@@ -186,7 +182,6 @@ def _as_call(description: Mapping[str, Any]) -> str:
 
 
 def _build(file: Path, architecture: Mapping[str, Any], layers: int) -> ProtoNet | MAML:
-    """Return a new learner as a file describes it."""
     options = {name: value for name, value in architecture.items() if name != "weights"}
     name = options.pop("class")
     try:
@@ -231,25 +226,21 @@ class Checkpoint:
     optimiser: Mapping[str, Tensor]
 
 
-_DOCUMENT, _TENSORS = ("architecture", "config", "history"), ("weights", "best", "optimiser")
+_TENSORS = ("weights", "best", "optimiser")
 
 
 def write_checkpoint(folder: PathLike, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; the previous one is replaced only when the new one is complete."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    body = {name: getattr(checkpoint, name) for name in _DOCUMENT}
-    parts = ((part, getattr(checkpoint, part)) for part in _TENSORS)
+    body = dict(vars(checkpoint))
+    parts = ((part, body.pop(part)) for part in _TENSORS)
     tensors = {f"{part}/{name}": x for part, named in parts for name, x in named.items()}
-    tensors = _copy_all(tensors)
-    write_tensors(Path(folder) / FILE, tensors, body, CHECKPOINT, framework="torch")
+    write_tensors(Path(folder) / FILE, _copy_all(tensors), body, CHECKPOINT, framework="torch")
 
 
 def read_checkpoint(folder: PathLike) -> Checkpoint | None:
-    """Return the checkpoint in a folder."""
-    path, old = Path(folder) / FILE, Path(folder) / _OLD_INDEX
+    path = Path(folder) / FILE
     if not path.exists():
-        if old.exists():
-            raise BadArtefact(f"{old} is a checkpoint of metapac 0.1. Choose another folder.")
         return None
     document, tensors = read_tensors(path, CHECKPOINT, framework="torch")
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in _TENSORS}
@@ -268,7 +259,7 @@ def check_same_run(
         before = ", ".join(keyword(name, stored.config.get(name)) for name in changed)
         now = ", ".join(keyword(name, config[name]) for name in changed)
         rule = f"{folder} was made with {before}, and this call has {now}"
-        raise InvalidInput(f"{rule}. Pass the arguments it was started with, or another folder.")
+        raise InvalidInput(f"{rule}. Pass the same arguments, or another folder.")
     check_same_architecture(folder, stored.architecture, architecture)
     if len(stored.history) > epochs:
         done, now = keyword("epochs", len(stored.history)), keyword("epochs", epochs)
@@ -276,13 +267,11 @@ def check_same_run(
 
 
 def get_optimiser_state(optimiser: Optimizer) -> dict[str, Tensor]:
-    """Return the state of an optimiser as named tensors."""
     state = optimiser.state_dict()["state"]
     return {f"{i}/{name}": value for i in state for name, value in state[i].items()}
 
 
 def set_optimiser_state(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Restore the state of an optimiser."""
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for key, value in tensors.items():
         i, _, name = key.partition("/")

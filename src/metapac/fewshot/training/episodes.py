@@ -38,16 +38,13 @@ class Positions(NamedTuple):
     seeds: Tensor
 
     def part(self, start: int, stop: int) -> Positions:
-        """Return some of the episodes."""
         return Positions(*(column[start:stop] for column in self))
 
 
 class EpisodeSampler:
-    """Draws independent episodes from a pool, without replacement, vectorised on a device.
+    """Draws independent episodes from a pool, without replacement, vectorised on a device."""
 
-    Data stay on a GPU if they take at most half of its free memory; otherwise batches are copied.
-    """
-
+    # Data stay on a GPU if they take at most half of its free memory; otherwise batches are copied.
     def __init__(self, pool: Pool, device: Any, *, ways: int, shots: int, queries: int) -> None:
         self.device = device = torch.empty(0, device=device).device  # with its number
         self.ways, self.shots, self.queries = ways, shots, queries
@@ -64,7 +61,6 @@ class EpisodeSampler:
         self._order = torch.tensor(np.concatenate(pool.positions), device=device)  # (n,)
 
     def draw(self, episodes: int, seed: int) -> Positions:
-        """Return random episodes."""
         generator = torch.Generator(self.device).manual_seed(seed)
         words = np.random.SeedSequence(seed).generate_state(episodes, np.uint64)
         seeds = torch.from_numpy((words >> np.uint64(1)).astype(np.int64))
@@ -89,10 +85,9 @@ class EpisodeSampler:
         support_x = take(self.data, drawn.support, self.device)
         query_x = take(self.data, drawn.query, self.device)
         if self._transform is not None:
-            changed: list[Tensor] = []
             both = torch.cat([support_x, query_x], dim=1)
-            for x, rng in zip(both, map(np.random.default_rng, drawn.seeds.tolist()), strict=True):
-                changed.append(apply_transform(self._transform(rng), x, rng))
+            pairs = zip(both, map(np.random.default_rng, drawn.seeds.tolist()), strict=True)
+            changed = [apply_transform(self._transform(rng), x, rng) for x, rng in pairs]
             support_x, query_x = torch.stack(changed).tensor_split([support_x.shape[1]], dim=1)
         return support_x, drawn.support_y, query_x, drawn.query_y, self.classes
 
@@ -178,7 +173,6 @@ class Images:
         self.outputs = len(pool.names) * (_TURNS if self._rotate else 1)
 
     def epoch(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield all examples once, in random order, in batches of one size."""
         order = torch.randperm(len(self._labels), generator=generator, device=generator.device)
         for i in range(self.batches):
             chosen = order[i * self.batch : (i + 1) * self.batch]

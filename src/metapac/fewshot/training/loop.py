@@ -68,17 +68,14 @@ class History:
 
     @property
     def best(self) -> Epoch:
-        """The epoch with the highest accuracy; ties go to the earlier epoch."""
-        if not self.epochs:
-            raise InvalidInput("history is empty; no epoch has been trained yet.")
+        """The epoch with the highest accuracy; ties go to the earlier one."""
         return max(self.epochs, key=lambda epoch: epoch.accuracy)
 
 
 def _set_whole_numbers(settings: Any, **least: int) -> None:
     """Check the counts among frozen settings, and make them plain whole numbers."""
-    for name, minimum in least.items():
-        number = as_whole_number(name, getattr(settings, name), minimum=minimum)
-        object.__setattr__(settings, name, number)
+    given = vars(settings)
+    given |= {name: as_whole_number(name, given[name], minimum=n) for name, n in least.items()}
 
 
 @dataclass(frozen=True)
@@ -138,21 +135,18 @@ class Recipe:
     def __post_init__(self) -> None:
         _set_whole_numbers(self, **_COUNTS)
         for name, high in _NUMBERS.items():
-            value = float(getattr(self, name))
+            value = vars(self)[name] = float(getattr(self, name))
             if not 0 <= value <= high or math.isinf(value):
                 raise InvalidInput(f"{name} must be 0 to {high:g}, got {value}.", parameter=name)
-            object.__setattr__(self, name, value)
 
 
 def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
-    """Return the learning rate of a step of pre-training, counted from 0."""
     fall = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps))
     rise = max(1, min(recipe.warmup, steps // 10))
     return recipe.lr * fall * min(1.0, (step + 1) / rise)
 
 
 def tuning_rate(recipe: Recipe, step: int) -> float:
-    """Return the learning rate of a step of tuning, counted from 0."""
     done = step / max(1, recipe.tuning_steps)
     return recipe.tuning_lr * (_TUNING_FLOOR + (1 - _TUNING_FLOOR) * (1 - done))
 
@@ -206,7 +200,7 @@ class EpisodeRecipe:
             if value is not None:
                 numbers = np.asarray(value, dtype=np.float64)
                 check_finite(name, np.atleast_1d(numbers), positive=True)
-                object.__setattr__(self, name, numbers.tolist())
+                vars(self)[name] = numbers.tolist()
 
 
 class Place(NamedTuple):
@@ -221,17 +215,9 @@ class Place(NamedTuple):
         return count * self.rank // self.world, count * (self.rank + 1) // self.world
 
     def sum(self, value: Tensor) -> Tensor:
-        """Return the sum of a tensor over all processes."""
         if self.world > 1:
             dist.all_reduce(value)
         return value
-
-    def broadcast(self, value: int) -> int:
-        """Return the value of the first process, in every process."""
-        box = [value]
-        if self.world > 1:
-            dist.broadcast_object_list(box)
-        return box[0]
 
 
 def choose_device(device: str | torch.device | None) -> torch.device:
@@ -328,9 +314,7 @@ def episode_loss(
     learnable = (query_y.unsqueeze(-1) == support_y.unsqueeze(1)).any(-1)  # (E, Q)
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_p = log_softmax(wide, -1).gather(-1, query_y.unsqueeze(-1)).squeeze(-1)  # (E, Q)
-    weights = learnable.to(log_p.dtype)
-    if class_weights is not None:
-        weights = weights * class_weights[query_y]
+    weights = learnable.to(log_p.dtype) * (1.0 if class_weights is None else class_weights[query_y])
     losses = weights * -torch.where(learnable, log_p, 0.0)  # (E, Q)
     total = weights.sum(1)  # (E,)
     return (losses.sum(1) / torch.where(total > 0, total, 1.0)).mean()
@@ -346,7 +330,6 @@ class EpisodeLoss(nn.Module):
         self.register_buffer("class_weights", class_weights, persistent=False)
 
     def forward(self, support_x: Tensor, support_y: Tensor, query_x: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of a batch of episodes."""
         with mixed_precision(support_y.device):
             logits = self.learner.logits(support_x, support_y, query_x, classes=self.classes)
         weights: Tensor | None = self.class_weights  # type: ignore[assignment]
@@ -362,7 +345,6 @@ class ClassLoss(nn.Module):
         self.head = nn.Linear(cast(int, backbone.features), outputs, device=device)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of a batch of examples."""
         with mixed_precision(y.device):
             logits: Tensor = self.head(self.backbone(x))
         return cross_entropy(logits.float(), y)
@@ -370,12 +352,10 @@ class ClassLoss(nn.Module):
 
 @dataclass(eq=False)
 class Stage:
-    """Some epochs of batches with one loss and one optimiser.
+    """Some epochs of batches with one loss and one optimiser."""
 
-    It ends with the average of the weights after some steps (``averages``), for which ``plain``
-    examples set the batch norms, or with the weights of the highest validation accuracy.
-    """
-
+    # It ends with the average of the weights after some steps (``averages``), for which ``plain``
+    # examples set the batch norms, or with the weights of the highest validation accuracy.
     name: str
     epochs: int
     steps: int  # of an epoch; the last one may have fewer
@@ -411,11 +391,9 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """Number of epochs of all stages."""
         return sum(stage.epochs for stage in self.stages)
 
     def seed(self, *key: int) -> int:
-        """Return a seed that is derived from that of the run."""
         seed = np.random.SeedSequence(self.config["rng"], spawn_key=key)
         return int(seed.generate_state(1, np.uint64)[0]) >> self.recipe.is_strong
 
@@ -454,10 +432,9 @@ class Run:
             self._enter(stage)
         loss, lr = self._fit(stage, epoch, number), float(stage.optimiser.param_groups[0]["lr"])
         if not math.isfinite(loss):
-            rule = (
-                f"the loss became {loss} in epoch {number} at learning rate {lr:g}: pass a smaller"
-            )
-            raise InvalidInput(f"{rule} {stage.lr_name}, and check x.", parameter=stage.lr_name)
+            text = f"the loss became {loss} in epoch {number} at learning rate {lr:g}"
+            remedy = f"pass a smaller {stage.lr_name}, and check x"
+            raise InvalidInput(f"{text}: {remedy}.", parameter=stage.lr_name)
         if number == self.epochs and self.average is not None:
             self.conclude(number)
         done = Epoch(number, loss, self._accuracy(), lr, time.perf_counter() - start)
@@ -476,28 +453,27 @@ class Run:
             update_bn(self.stage.plain(generator), self.module)
 
     def save(self, folder: PathLike | None) -> None:
-        """Write a checkpoint, in the first process only."""
         if folder is not None and not self.place.rank:
+            kept = self.best if self.average is None else self.average.state_dict()
             optimiser = checkpoints.get_optimiser_state(self.stage.optimiser)
-            tensors = self.parts.state_dict(), self._kept(), optimiser
             described = self.architecture, self.config, [*map(asdict, self.history.epochs)]
+            tensors = self.parts.state_dict(), kept, optimiser
             checkpoints.write_checkpoint(folder, checkpoints.Checkpoint(*described, *tensors))
 
     def report(self, progress: Progress) -> None:
-        """Report the last epoch, in the first process only."""
+        last = self.history.epochs[-1]
+        stage, epoch = self._locate(last.epoch)
+        figures = f"loss {last.loss:.3f}, validation accuracy {last.accuracy:.1%}"
         if not self.place.rank:
-            last = self.history.epochs[-1]
-            stage, epoch = self._locate(last.epoch)
-            figures = f"loss {last.loss:.3f}, validation accuracy {last.accuracy:.1%}"
             progress(f"{stage.name}, {figures}", epoch, stage.epochs)
 
     def _locate(self, number: int) -> tuple[Stage, int]:
         """Return the stage of an epoch of the run, and the number of the epoch in the stage."""
         for stage in self.stages:
-            if number <= stage.epochs:
-                return stage, number
+            if number <= stage.epochs or stage is self.stages[-1]:
+                break
             number -= stage.epochs
-        return stage, number + stage.epochs
+        return stage, number
 
     def _enter(self, stage: Stage) -> None:
         self.stage = stage
@@ -550,9 +526,6 @@ class Run:
     def _copy_weights(self) -> dict[str, Tensor]:
         return {name: x.detach().clone() for name, x in self.module.state_dict().items()}
 
-    def _kept(self) -> dict[str, Any]:
-        return self.best if self.average is None else self.average.state_dict()
-
     def _restore(self, stored: checkpoints.Checkpoint) -> None:
         self.parts.load_state_dict(stored.weights)
         checkpoints.set_optimiser_state(self.stage.optimiser, stored.optimiser)
@@ -584,7 +557,8 @@ def run_stages(
     config["rng"] = _choose_seed(rng, checkpoint)
     architecture = checkpoints.describe_architecture(learner)
     with process_group(choose_device(device)) as place, training_context(learner.module, place):
-        config["rng"] = place.broadcast(config["rng"])
+        own = torch.tensor(0 if place.rank else config["rng"], device=place.device)
+        config["rng"] = int(place.sum(own))  # the seed of the first process
         run, saved = Run(learner, pools, recipe, config, place), time.monotonic()
         run.stages = schedule(run)
         folder = None if place.rank else checkpoint  # the first process locks it for all
@@ -630,8 +604,8 @@ def _schedule_episodes(run: Run, *, epochs: int, compile: bool | None) -> list[S
             rule = f"class_weights must hold {classes} numbers, one for each label"
             raise InvalidInput(f"{rule}, got {weights.numel()}.", parameter="class_weights")
     if recipe.episodes_per_step % world:
-        rule = f"episodes_per_step must be a multiple of the {world} processes that share it"
-        raise InvalidInput(f"{rule}.", parameter="episodes_per_step")
+        rule = f"episodes_per_step must be a multiple of the {world} processes."
+        raise InvalidInput(rule, parameter="episodes_per_step")
     loss: nn.Module = EpisodeLoss(run.learner, classes, weights)
     loss = DistributedDataParallel(loss) if world > 1 else loss
     _compile(loss, compile, run.place)
@@ -869,23 +843,21 @@ def _choose_seed(rng: Seed, checkpoint: PathLike | None) -> int:
 
 def _check_pools(train_pool: Pool, validation_pool: Pool) -> None:
     for name, pool in zip(_POOLS, (train_pool, validation_pool), strict=True):
-        if not isinstance(pool, ClassPool | GroupPool):
-            text = f"{name} must be a ClassPool or a GroupPool, got {type(pool).__name__}."
-            raise InvalidInput(text, parameter=name)
-        if getattr(pool.x.dtype, "kind", "f") not in "biuf":
-            raise InvalidInput(f"{name} must hold numbers as x, got {pool.x.dtype}.")
+        is_pool = isinstance(pool, ClassPool | GroupPool)
+        if not is_pool or getattr(pool.x.dtype, "kind", "f") not in "biuf":
+            rule = f"{name} must be a ClassPool or a GroupPool, and hold numbers as x"
+            raise InvalidInput(f"{rule}, got {pool!r}.", parameter=name)
     if type(train_pool) is not type(validation_pool):
         raise InvalidInput("train_pool and validation_pool must be of one kind.")
 
 
 def _check_strong(learner: object, pool: object) -> None:
     if not isinstance(learner, ProtoNet) or not isinstance(learner.module, Sphere):
-        rule = "learner must be a ProtoNet on a Sphere, whose scale the strong recipe learns"
-        raise InvalidInput(f"{rule}, got {type(learner).__name__}.", parameter="learner")
+        raise InvalidInput("learner must be a ProtoNet on a Sphere.", parameter="learner")
     if not isinstance(getattr(learner.module.backbone, "features", None), int):
         raise InvalidInput("learner must have the length of its vectors as backbone.features.")
     if not isinstance(pool, ClassPool) or pool.transform is not None:
-        rule = "train_pool must be a ClassPool without a transform, whose classes are told apart"
+        rule = "train_pool must be a ClassPool without a transform"
         raise InvalidInput(f"{rule}, got {pool!r}. Train it with train().")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InvalidInput("recipe='strong' runs in one process. Start it without torchrun.")

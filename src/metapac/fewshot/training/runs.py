@@ -43,7 +43,7 @@ class TrainedRun:
 
     def __str__(self) -> str:
         test, reached, epochs = self.pools.test, self.accuracy, len(self.history.epochs)
-        unseen = count_noun(test.names, test.unit, "es" if test.unit == "class" else "s")
+        unseen = count_noun(test.names, test.unit)
         if set(test.names) & set(self.pools.train.names):  # tasks differ by their transformation
             unseen = f"{len(test.y)} examples"
         is_best = self.training.recipe == "paper"
@@ -75,11 +75,11 @@ def train_run(
     """Meta-train a learner, and write weights and record; None in all but the first process."""
     is_first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts
     sizes = as_pools(pools, data, needed=("train", "validation", "test"))
-    if image_size is not None:
-        as_whole_number("image_size", image_size, minimum=16)
     shape = {"ways": 5 if ways is None else ways, "shots": shots, "queries": queries}
     for name, value in shape.items():
         as_whole_number(name, value)
+    if image_size is not None:
+        as_whole_number("image_size", image_size, minimum=16)
     loaded, notes = load_training_pools(
         data, **shape, sizes=sizes, rng=rng, home=home, image_size=image_size, progress=progress
     )
@@ -126,11 +126,10 @@ def load_training_pools(
     loaded = load_pools(data, min_size=minimum, **options)
     if not loaded.left_out:
         return loaded, ()
-    noun = ("class", "es") if loaded.pools.train.unit == "class" else ("group", "s")
     found = [f"{name!r} with {size}" for name, size in loaded.left_out.items()]
-    rule = f"fewer than {minimum} examples, the {shots} shots + {queries} queries of a training"
-    note = f"left out {count_noun(found, *noun)} with {rule} task: {_common.listed(found)}."
-    return loaded, (note,)
+    left_out = f"left out {count_noun(found, loaded.pools.train.unit)} with fewer than {minimum}"
+    sizes = f"the {shots} shots + {queries} queries of a training task"
+    return loaded, (f"{left_out} examples, {sizes}: {_common.listed(found)}.",)
 
 
 def _check_same_data(folder: Path, data: str, loaded: LoadedPools) -> None:
@@ -139,9 +138,8 @@ def _check_same_data(folder: Path, data: str, loaded: LoadedPools) -> None:
         return
     record = artefact.read(folder / FILE, RUN)
     size = record["options"].get("image_size")
-    if size and loaded.image_size and size != loaded.image_size:
-        text = f"{folder} was made with image_size={size}, got {loaded.image_size}."
-        raise InvalidInput(text, parameter="image_size")
+    if size and size != (loaded.image_size or size):
+        raise InvalidInput(f"image_size must be {size}, as in {folder}.", parameter="image_size")
     check_same_data(folder, data, record["data_checksum"], loaded.checksum)
 
 
@@ -169,7 +167,6 @@ def fit_learner(
 
 
 def build_learner(loaded: LoadedPools, training: Training, ways: int, rng: int) -> Any:
-    """Return an untrained learner."""
     name, is_strong = training.learner or "protonet", training.recipe == "strong"
     check_one_of("learner", name, ("protonet", "maml"))
     pool = loaded.pools.train
@@ -182,7 +179,6 @@ def build_learner(loaded: LoadedPools, training: Training, ways: int, rng: int) 
 
 
 def _build_backbone(name: str | None, x: Array, loaded: LoadedPools, rng: int) -> Any:
-    """Return a backbone for examples like ``x``."""
     if loaded.words is not None:
         check_one_of("backbone", name or "sentence_cnn", ("sentence_cnn",))
         return build_backbone("sentence_cnn", words=loaded.words, rng=rng)

@@ -1,19 +1,21 @@
-"""Error and size of each method, drawn as boxes over new tasks."""
+"""Error and size of each method over new tasks as boxes, the paper's figures, images with sets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metapac._common import Array
+from metapac._common import Array, PathLike
 from metapac.errors import InvalidInput
-from metapac.fewshot.study.methods import describe_need
+from metapac.fewshot.study.methods import SECOND_DELTA, describe_need
 from metapac.fewshot.study.rows import Rows
 from metapac.guarantee import Guarantee
-from metapac.plots import INK, LIMIT, create_figure, draw_grid
+from metapac.plots import INK, LIMIT, create_figure, draw_grid, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,10 +51,8 @@ def draw_methods(
     inches: tuple[float, float] | None = None,
     fit: bool = False,
 ) -> Figure:
-    """Return a figure of the error, the size or both of each method at the guarantee's delta.
-
-    With ``fit``, the scale suits methods whose sets are of use, and larger sizes are marked.
-    """
+    """Return a figure of the error, the size or both of each method at the guarantee's delta."""
+    # With ``fit``, the scale suits methods whose sets are of use, and larger sizes are marked.
     methods = select_delta(rows, guarantee.failure_probability)
     width, height = inches or (max(11.0, 1.57 * len(methods)), 4.6)
     figure, axes = create_figure(len(panels), width=width, height=height)
@@ -65,7 +65,6 @@ def draw_methods(
 
 
 def select_delta(rows: Rows, delta: float) -> list[Rows]:
-    """Return the rows of each method at one delta."""
     methods = [rows.select(name, d) for name, d in rows.methods() if d == delta]
     if not methods:
         raise InvalidInput(f"rows hold no method at delta={delta:g}. Pass the guarantee of rows.")
@@ -133,16 +132,13 @@ def _clear_top(axes: Axes) -> None:
 
 
 def choose_whiskers(guarantee: Guarantee) -> tuple[float, float]:
-    """Return the percentiles alpha and 1 - alpha: the upper one is what a guarantee bounds.
-
-    Those of a large alpha would lie inside the box; 10 and 90 are then shown.
-    """
+    """Return the percentiles alpha and 1 - alpha: the upper one is what a guarantee bounds."""
+    # Those of a large alpha would lie inside the box; 10 and 90 are then shown.
     percent = round(100 * guarantee.alpha, 9) if guarantee.alpha < 0.25 else 10.0
     return percent, 100 - percent
 
 
 def describe_whiskers(guarantee: Guarantee) -> str:
-    """Return in words where the whiskers of errors end."""
     low, high = (f"{end:g}{_SUFFIX.get(end, 'th')}" for end in choose_whiskers(guarantee))
     return f"{low} and {high} percentile of tasks"
 
@@ -190,7 +186,6 @@ def describe_shortage(rows: Rows, guarantee: Guarantee) -> str:
 
 
 def draw_limit(axes: Axes, epsilon: float) -> None:
-    """Draw epsilon as a line, with its name outside the axes."""
     axes.axhline(epsilon, color=LIMIT, linestyle="--", linewidth=1.2)
     where = axes.get_yaxis_transform()
     axes.text(1.005, epsilon, f"epsilon\n= {epsilon:g}", color=LIMIT, va="center", transform=where)
@@ -209,7 +204,6 @@ def _label(axes: Axes, below: str, before: str) -> None:
 
 
 def _write_above(axes: Axes, x: float, text: str, colour: str) -> None:
-    """Write a number above a column, outside the axes."""
     where = axes.get_xaxis_transform()
     axes.text(x, 1.02, text, color=colour, ha="center", va="bottom", fontsize=9, transform=where)
 
@@ -220,3 +214,167 @@ def _write_along(axes: Axes, x: float, y: float, text: str, *, up: bool) -> None
     style: Any = {"rotation": 90, "ha": "center", "fontsize": 9, "color": _FAINT, "bbox": box}
     style |= {"va": "bottom" if up else "top", "textcoords": "offset points"}
     axes.annotate(text.replace(": ", ":\n", 1), (x, y), (0, 9 if up else -9), **style)
+
+
+_LOOSE = "#f0e442"
+_Series = tuple[Rows, str, str]  # the rows of one method, its name and colour in the figure
+_META = ("Meta-PS even", "Meta-PS tight", "Meta-PS joint")
+
+
+def draw_figures(
+    rows: Rows | Sequence[Rows], guarantee: Guarantee, folder: PathLike, *, title: str
+) -> list[Path]:
+    """Write figures (a) to (d) of the paper as PNG and SVG, for its methods and our splits."""
+    makers: Any = (draw_error, draw_size, draw_error_per_set, draw_error_per_delta)
+    figures = {make.__name__.removeprefix("draw_"): make for make in makers}
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    paths = [Path(folder) / f"{name}.{kind}" for name in figures for kind in ("png", "svg")]
+    table = rows if isinstance(rows, Rows) else _join_seeds(rows)
+    table = table.take(np.isin(table.method, list(COLOURS)))
+    for path in paths:
+        figures[path.stem](table, guarantee, title=title, path=path)
+    return paths
+
+
+def _join_seeds(by_seed: Sequence[Rows]) -> Rows:
+    """Return one table; the draws of a seed are numbered after those of the seed before."""
+    parts: list[Rows] = []
+    for rows in by_seed:
+        first = int(parts[-1].draw.max()) + 1 if parts else 0
+        parts.append(replace(rows, draw=rows.draw + first))
+    return Rows.concatenate(parts)
+
+
+def draw_error(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
+    """Draw figure (a): the error of each method over new tasks, and epsilon."""
+    save(draw_methods(rows, guarantee, ("error",), title=title, inches=(9, 5)), path)
+
+
+def draw_size(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
+    """Draw figure (b): the set size of each method over new tasks."""
+    save(draw_methods(rows, guarantee, ("size",), title=title, inches=(9, 5)), path)
+
+
+def draw_error_and_size(rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike) -> None:
+    save(draw_methods(rows, guarantee, title=title, inches=(11, 4.6)), path)
+
+
+def draw_error_per_set(
+    rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike, sets: int = 20
+) -> None:
+    """Draw figure (c): error given each calibration set, Meta-PS beside Meta-CP."""
+    own = guarantee.failure_probability
+    panels = [[(meta, own), ("Meta-CP", own)] for meta in _META]
+    _draw_per_set(rows, panels, "{}", guarantee, title, path, sets)
+
+
+def draw_error_per_delta(
+    rows: Rows, guarantee: Guarantee, *, title: str, path: PathLike, sets: int = 20
+) -> None:
+    """Draw figure (d): error of Meta-PS given each calibration set, for two deltas."""
+    deltas = sorted({SECOND_DELTA, guarantee.failure_probability})
+    panels = [[(meta, delta) for delta in deltas] for meta in _META]
+    _draw_per_set(rows, panels, "{}, delta = {:g}", guarantee, title, path, sets)
+
+
+def _draw_per_set(
+    rows: Rows, wanted: Any, label: str, guarantee: Guarantee, title: str, path: PathLike, sets: int
+) -> None:
+    """Draw a panel for each Meta-PS that was run at the guarantee's delta."""
+    available, own = rows.methods(), guarantee.failure_probability
+    chosen = [p for meta, p in zip(_META, wanted, strict=True) if (meta, own) in available]
+    if not chosen:
+        lack = f"{', '.join(_META)} at delta={own:g}"
+        raise InvalidInput(f"rows hold none of {lack}: evaluate paper_methods(guarantee).")
+    figure, stacked = create_figure(1, rows=len(chosen), width=11, height=0.8 + 2.7 * len(chosen))
+    for axes, panel in zip(stacked, chosen, strict=True):
+        series = [
+            (rows.select(name, delta), label.format(name, delta), colour)
+            for name, delta in panel
+            for colour in [COLOURS[name] if delta == own else _LOOSE]
+            if (name, delta) in available
+        ]
+        _draw_groups(axes, series, guarantee, sets)
+        draw_limit(axes, guarantee.miss_rate)
+        axes.set_ylabel("error on a new task")
+    start_at_zero(stacked[0])
+    stacked[-1].set_xlabel("calibration set")
+    figure.suptitle(f"{title}\n{PER_TASK}{describe_whiskers(guarantee)}", fontsize=10)
+    save(figure, path)
+
+
+def _draw_groups(axes: Axes, panel: Sequence[_Series], guarantee: Guarantee, sets: int) -> None:
+    """Draw a box for each series at each calibration set, side by side."""
+    from matplotlib.patches import Patch
+
+    width, handles, whiskers = 0.7 / len(panel), [], choose_whiskers(guarantee)
+    numbers: list[int] = np.unique(panel[0][0].draw)[:sets].tolist()
+    for j, (rows, name, colour) in enumerate(panel):
+        errors = [rows.error[rows.draw == number] for number in numbers]
+        places = np.arange(1, len(numbers) + 1) + (j - (len(panel) - 1) / 2) * width
+        style: Any = {"colours": [colour] * len(numbers), "width": 0.8 * width}
+        draw_boxes(axes, errors, whiskers=whiskers, positions=places.tolist(), **style)
+        text = describe_shortage(rows, guarantee) or _count_zero(rows, numbers)
+        label = f"{name} ({text})" if text else name
+        handles.append(Patch(facecolor=colour, edgecolor=INK, label=label))
+    axes.set_xticks(range(1, len(numbers) + 1), [str(number + 1) for number in numbers])
+    axes.set_xlim(0.4, len(numbers) + 0.6)
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+
+
+def _count_zero(rows: Rows, shown: Sequence[int]) -> str:
+    """Return in how many sets a threshold of zero keeps every label although data suffice."""
+    zero = sum(bool(np.all(rows.threshold[rows.draw == number] <= 0)) for number in shown)
+    return f"keeps every label in {zero} of {len(shown)} sets: threshold zero" if zero else ""
+
+
+def draw_images_with_sets(
+    images: Array,
+    labels: Sequence[int],
+    sets: Array,
+    names: Sequence[str],
+    *,
+    title: str,
+    path: PathLike,
+) -> None:
+    """Draw images in two rows, each with its true label above and its prediction set below.
+
+    An image whose set misses the true label is marked in red.
+
+    Parameters
+    ----------
+    images : ndarray of uint8, shape (n, height, width)
+    labels : sequence of int
+        True label of each image.
+    sets : ndarray of bool, shape (n, classes)
+        Prediction set of each image.
+    names : sequence of str
+        Name of each class.
+    title : str
+        Title of the figure.
+    path : path-like
+        File to write.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from metapac.fewshot import draw_images_with_sets
+    >>> images, sets = np.zeros((2, 4, 4), np.uint8), np.array([[True, False], [True, True]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/sets.svg"
+    ...     draw_images_with_sets(images, [0, 1], sets, ["cat", "dog"], title="Sets", path=path)
+    """
+    columns = (len(images) + 1) // 2
+    figure, axes = create_figure(columns, rows=2, width=1.15 * columns, height=3.6)
+    for ax in axes:
+        ax.axis("off")
+    for ax, image, label, members in zip(axes, images, labels, sets, strict=False):
+        ax.imshow(image, cmap="gray_r", vmin=0, vmax=255)
+        inside = " ".join(names[j] for j in np.flatnonzero(members).tolist()) or "none"
+        colour = INK if members[label] else LIMIT
+        ax.set_title(names[label], fontsize=11, color=colour)
+        below: dict[str, Any] = {"ha": "center", "va": "top", "transform": ax.transAxes}
+        ax.text(0.5, -0.06, "{ " + inside + " }", color=colour, fontsize=11, **below)
+    figure.suptitle(title, fontsize=10)
+    save(figure, path)
