@@ -279,7 +279,7 @@ def test_tables_of_tiny_tasks_are_served(tmp_path: Path) -> None:
     assert mean["capped"] == 4 > 3.5 > mean["any"] >= mean["iid"]
     assert mp.plan(**levels, sizes=sizes).recommended is not None
     found = mp.explore(scores, names, labels, epsilon=[0.2], alpha=[0.2], sizes={None: sizes})
-    assert not found.cells[0].is_infeasible()
+    assert not found.cells[0].is_infeasible
 
 
 def watch(predictor: mp.MetaPS, results: mp.Evaluation) -> list[Any]:

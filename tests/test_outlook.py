@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from metapac import Columns, Guarantee, explore, load, open_table, read_pilot
-from metapac.exploration import draw_pilot_tasks, expected_thresholds
+from metapac.exploration import expected_thresholds
+from metapac.lists import sort_by_hash
 from metapac.planning import Demand, find_next_labels
 from tests.helpers.commands import metapac
 from tests.test_exploration import find_levels
@@ -94,8 +95,8 @@ def test_only_pilot_tasks_are_looked_at(tmp_path: Path) -> None:
 
 def test_pilot_tasks_depend_on_their_names_alone(tmp_path: Path) -> None:
     names = [f"s{i}" for i in range(30)]
-    assert draw_pilot_tasks(names[::-1], 7) == draw_pilot_tasks(names, 9)[:7]
-    drawn = [draw_pilot_tasks([f"{i} {name}" for name in names], 7) for i in range(3000)]
+    assert sort_by_hash(names[::-1], "pilot") == sort_by_hash(names, "pilot")
+    drawn = [sort_by_hash([f"{i} {name}" for name in names], "pilot")[:7] for i in range(3000)]
     counts = np.bincount([names.index(x.split()[1]) for some in drawn for x in some], minlength=30)
     assert stats.binomtest(int(counts.max()), 3000, 7 / 30).pvalue > 1e-6 / 30
     assert stats.binomtest(int(counts.min()), 3000, 7 / 30).pvalue > 1e-6 / 30

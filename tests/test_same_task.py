@@ -19,6 +19,7 @@ from scipy import stats
 import metapac as mp
 from metapac.data_checks import Contents, judge_copies
 from metapac.evidence import draw_tasks, encode_evidence
+from metapac.federated import make_message
 from metapac.grouping import as_cluster, match_clusters
 from metapac.inputs import fold_name, fold_names
 from tests.helpers.calibrations import collect_evidence
@@ -108,10 +109,10 @@ def test_a_site_that_sends_two_files(tmp_path: Path, per_class: bool) -> None:
     for i in range(40):
         scores, labels = rng.beta(8, 1, 100), rng.integers(0, 2, 100) if per_class else None
         evidence = collect_evidence(agreed, scores, ["here"] * 100, labels)
-        mp.Site.from_evidence(f"site {i}", agreed, evidence).save(tmp_path / f"{i}.json")
+        make_message(f"site {i}", agreed, evidence).save(tmp_path / f"{i}.json")
         paths.append(tmp_path / f"{i}.json")
     assert len(mp.combine_sites(paths).tasks_) == 40
-    mp.Site.from_evidence("elsewhere", agreed, evidence).save(tmp_path / "copy.json")
+    make_message("elsewhere", agreed, evidence).save(tmp_path / "copy.json")
     with pytest.raises(mp.InvalidInput, match="'site 39' and 'elsewhere'"):
         mp.combine_sites([*paths, tmp_path / "copy.json"])
     both = mp.combine_sites([*paths, tmp_path / "copy.json"], allow=["duplicates"])

@@ -312,7 +312,7 @@ def test_a_sentence_has_claim_evidence_and_probability_of_being_wrong() -> None:
         text = verdict.sentence(unit="city/cities", example="patient")
         assert [fact for fact in facts.split("|") if fact not in text] == []
         assert not {"task", "tasks", "example", "examples"} & {*text.split()}
-        assert verdict.named(unit="city/cities", example="patient").sentence() == text
+        assert verdict.sentence(unit="city/cities", example="patient") == text
 
 
 def test_a_trivial_guarantee_leaves_nothing_to_check() -> None:

@@ -7,6 +7,7 @@ converted value, or raises.
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import numbers
 import os
@@ -122,13 +123,19 @@ def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise if ``value`` is not one of the allowed strings."""
     if value not in allowed:
         words = " or ".join(repr(word) for word in allowed)
-        raise InvalidInput(f"{name} must be {words}, got {value!r}.", parameter=name)
+        raise InvalidInput(f"{name} must be {words}, got {value!r}.")
 
 
 def check_bool(name: str, value: object) -> None:
     """Raise if ``value`` is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidInput(f"{name} must be True or False, got {value!r}.", parameter=name)
+        raise InvalidInput(f"{name} must be True or False, got {value!r}.")
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise unless ``value`` is text that is not blank."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(f"{name} must be a non-empty string, got {brief(value)}.")
 
 
 def as_whole_numbers(name: str, value: Any, *, minimum: int) -> Counts:
@@ -149,8 +156,7 @@ def _as_counts(name: str, value: Any, minimum: int, rule: str, most_axes: int = 
             (array >= minimum) & (array <= LARGEST_COUNT) & (array == np.floor(array))
         ):
             return array.astype(np.int64)
-    text = f"{name} must {rule} from {minimum} to 10**9, got {brief(value)}."
-    raise InvalidInput(text, parameter=name)
+    raise InvalidInput(f"{name} must {rule} from {minimum} to 10**9, got {brief(value)}.")
 
 
 def check_same_length(name: str, array: Array, other: str, reference: Array) -> None:
@@ -187,6 +193,11 @@ def brief(value: object) -> str:
     """Return the repr of a value in one line of at most 60 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def hash_text(text: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal digits, also of one that UTF-8 cannot encode."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def listed(words: Sequence[str], *, shown: int = 5) -> str:

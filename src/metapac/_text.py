@@ -45,14 +45,10 @@ def format_table(rows: Sequence[Mapping[str, object]], title: str = "") -> str:
     names = list(rows[0])
     cells = [names, *([_cut(visible(str(row[name]))) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
-    left = [any(str(row[name])[:1].isalpha() for row in rows) for name in names]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if is_left else cell.rjust(width)
-            for cell, width, is_left in zip(line, widths, left, strict=True)
-        ).rstrip()
-        for line in cells
-    ]
+    is_left = [any(str(row[name])[:1].isalpha() for row in rows) for name in names]
+    pads = [str.ljust if left else str.rjust for left in is_left]
+    padded = ([pad(x, n) for pad, x, n in zip(pads, line, widths, strict=True)] for line in cells)
+    lines = ["  ".join(line).rstrip() for line in padded]
     return "\n".join([*([title] if title else []), *lines])
 
 

@@ -137,7 +137,7 @@ def check_replaceable(path: PathLike, kind: Format) -> None:
         start = file.read(100)
     if start and f'"{kind.name}"'.encode() not in start:
         text = f"output must not replace {os.fspath(path)}, which is no {kind.name} file"
-        raise InvalidInput(f"{text}. Choose another name, or remove it.", parameter="output")
+        raise InvalidInput(f"{text}. Choose another name, or remove it.")
 
 
 def check_not_input(path: PathLike, inputs: Iterable[PathLike]) -> None:
@@ -640,8 +640,6 @@ def check_ratio(path: PathLike, unpacked: int) -> None:
     packed = Path(path).stat().st_size
     ratio = _GZIP_RATIO if Path(path).suffix.lower() == ".gz" else _ZIP_RATIO
     if unpacked > max(_ANY_RATIO, ratio * packed):
-        raise BadArchive(
-            f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes; above "
-            f"{_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it, unpack it "
-            "yourself, or save a workbook as CSV."
-        )
+        text = f"{path} unpacks to more than {unpacked // packed:,} times its {packed:,} bytes;"
+        text += f" above {_ANY_RATIO >> 20} MiB, at most {ratio} times are read. If you trust it,"
+        raise BadArchive(f"{text} unpack it yourself, or save a workbook as CSV.")

@@ -212,10 +212,8 @@ class Watch:
             return bool(self._alarms(shown(rate))[0])
 
         new = shown(rate)
-        tasks = (
-            _count_tasks(self._above, self._place, new, "wealth", self._limit),
-            _count_tasks(self._amber, 0, new, "recent", self._run_length),
-        )
+        alarm = _count_tasks(self._above, self._place, new, "wealth", self._limit)
+        tasks = alarm, _count_tasks(self._amber, 0, new, "recent", self._run_length)
         found = min_value(alarms, tolerance=1e-3)
         reach = None if found is None else round_up(found, 2)
         if reach is not None and alarms(rate):

@@ -262,18 +262,12 @@ def allowed_errors_in_task(n: ArrayLike, epsilon: float, alpha_within: float) ->
     """Return how many of a task's n scores may lie below its threshold, balanced tasks included.
 
     This is ``allowed_errors(n, epsilon, alpha_within)``, capped so that it also holds where the
-    examples of a task are independent but not identically distributed.
-
-    Few-shot tasks have equally many examples of each class, and classes differ in how often they
-    are missed. The number of misses is then Poisson-binomial with mean at least ``n * epsilon``
-    instead of binomial. Hoeffding (1956, Theorem 4) shows that it is at most k with no larger
-    probability than the binomial count if ``k <= n * epsilon - 1``; for k = 0 the inequality of
-    arithmetic and geometric means shows it for every n. See
-    docs/theory/guarantee.md#balanced-tasks.
-    For ``epsilon`` up to 0.1 the cap takes effect only at levels above 1/3.
-
-    ``n * epsilon`` is computed exactly, with ``epsilon`` read as the decimal number that it prints
-    as: ten examples at 0.3 make 3.
+    examples of a task are independent but not identically distributed, as in balanced tasks. The
+    number of misses is then Poisson-binomial with mean at least ``n * epsilon``. Hoeffding (1956,
+    Theorem 4) shows that it is at most k with no larger probability than the binomial count if
+    ``k <= n * epsilon - 1``; for k = 0 the inequality of arithmetic and geometric means shows it.
+    See docs/theory/guarantee.md#balanced-tasks. For ``epsilon`` up to 0.1 the cap takes effect only
+    at levels above 1/3. ``n * epsilon`` is exact: ten examples at 0.3 make 3.
     """
     sizes = as_whole_numbers("n", n, minimum=0)
     epsilon = as_probability("epsilon", epsilon)

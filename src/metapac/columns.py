@@ -200,77 +200,71 @@ class Columns:
         """Columns with scores of true labels, here or in calibration."""
         return {name for name in (self.score, self.calibrated_score) if name is not None}
 
-    def to_json(self, classes: Sequence[Any] | None) -> dict[str, Any]:
-        """Return the columns and the classes that were used, for a promise file.
 
-        Parameters
-        ----------
-        classes : sequence or None
-            The classes that have scores; None if only true labels have, empty if classes differ
-            from row to row.
+def encode_columns(columns: Columns, classes: Sequence[Any] | None) -> dict[str, Any]:
+    """Return the columns and classes that were used, for a promise file.
 
-        Returns
-        -------
-        dict
-            Names by meaning.
-        """
-        more = () if self.losses is None else _OF_LOSSES
-        names = ("task", "score", "label", *NUMBERS, "cluster", "within", *more)
-        used = {name: getattr(self, name) for name in names}
-        if self.classes_column is not None:
-            used |= {"columns": self.pattern, "classes_column": self.classes_column}
-        elif classes is not None:
-            columns = self.pattern if isinstance(self.pattern, str) else list(self.pattern)
-            used |= {"columns": columns, "classes": list(classes) or None}
-        return {name: value for name, value in used.items() if value is not None}
+    Classes are those that have scores; None if only true labels have, empty if they differ from row
+    to row.
+    """
+    more = () if columns.losses is None else _OF_LOSSES
+    names = ("task", "score", "label", *NUMBERS, "cluster", "within", *more)
+    used = {name: getattr(columns, name) for name in names}
+    pattern = columns.pattern
+    if columns.classes_column is not None:
+        used |= {"columns": pattern, "classes_column": columns.classes_column}
+    elif classes is not None:
+        listed_columns = pattern if isinstance(pattern, str) else list(pattern)
+        used |= {"columns": listed_columns, "classes": list(classes) or None}
+    return {name: value for name, value in used.items() if value is not None}
 
-    def resolve(self, stored: Mapping[str, Any], classes: Sequence[Any] | None) -> Columns:
-        """Return the columns of new tasks; those left out are the ones used in calibration.
 
-        Parameters
-        ----------
-        stored : mapping
-            Columns of the calibration, as `to_json` returned them.
-        classes : sequence or None
-            With a guarantee per class, the classes.
+def resolve_columns(
+    columns: Columns, stored: Mapping[str, Any], classes: Sequence[Any] | None
+) -> Columns:
+    """Return the columns of new tasks; those left out are the ones stored in calibration.
 
-        Returns
-        -------
-        Columns
-            The columns to read.
-        """
-        chosen = {field.name: getattr(self, field.name) for field in fields(Columns)}
-        given = {name for name, value in chosen.items() if value is not None}
-        are_numbers = hold_numbers(stored) and not given.intersection(_SCORES)
-        are_numbers = are_numbers or bool(given.intersection(NUMBERS))
-        if not are_numbers:
-            chosen |= self._resolve_scores(stored, classes)
-        more = NUMBERS if are_numbers else _OF_LOSSES if hold_losses(stored) else ()
-        for name in ("task", "cluster", "within", "columns", *more):
-            chosen[name] = stored.get(name) if chosen[name] is None else chosen[name]
-        kinds = ("task", "label", "cluster", "within")
-        reserved = tuple(stored[name] for name in kinds if name in stored)
-        return _NewColumns(**chosen, reserved=reserved, calibrated_score=stored.get("score"))
+    With a guarantee per class, ``classes`` are the classes.
+    """
+    chosen = {field.name: getattr(columns, field.name) for field in fields(Columns)}
+    given = {name for name, value in chosen.items() if value is not None}
+    are_numbers = hold_numbers(stored) and not given.intersection(_SCORES)
+    are_numbers = are_numbers or bool(given.intersection(NUMBERS))
+    if not are_numbers:
+        chosen |= _resolve_scores(columns, stored, classes)
+    more = NUMBERS if are_numbers else _OF_LOSSES if hold_losses(stored) else ()
+    for name in ("task", "cluster", "within", "columns", *more):
+        chosen[name] = stored.get(name) if chosen[name] is None else chosen[name]
+    kinds = ("task", "label", "cluster", "within")
+    reserved = tuple(stored[name] for name in kinds if name in stored)
+    return _NewColumns(**chosen, reserved=reserved, calibrated_score=stored.get("score"))
 
-    def _resolve_scores(
-        self, stored: Mapping[str, Any], classes: Sequence[Any] | None
-    ) -> dict[str, Any]:
-        """Return the columns of class scores, or of true scores; those left out as stored."""
-        chosen: dict[str, Any] = {}
-        if self.score is None and self.label is None:
-            chosen |= {name: stored.get(name) for name in ("score", "label")}
-        elif self.label is None and classes is not None:
-            chosen["label"] = stored.get("label")
-        if self.classes is not None or self.classes_column is not None:
-            return chosen
-        if self.columns is None or isinstance(self.columns, str):
-            chosen["classes"] = stored.get("classes", classes)
-            return chosen | {"classes_column": stored.get("classes_column")}
-        known = stored.get("columns")
-        if isinstance(known, list) and {*known} == {*self.columns}:  # in any order
-            by_column = dict(zip(known, stored["classes"], strict=True))
-            chosen["classes"] = [by_column[name] for name in self.columns]
+
+def _resolve_scores(
+    columns: Columns, stored: Mapping[str, Any], classes: Sequence[Any] | None
+) -> dict[str, Any]:
+    """Return the columns of class scores, or of true scores; those left out as stored."""
+    chosen: dict[str, Any] = {}
+    if columns.score is None and columns.label is None:
+        chosen |= {name: stored.get(name) for name in ("score", "label")}
+    elif columns.label is None and classes is not None:
+        chosen["label"] = stored.get("label")
+    if columns.classes is not None or columns.classes_column is not None:
         return chosen
+    if columns.columns is None or isinstance(columns.columns, str):
+        chosen["classes"] = stored.get("classes", classes)
+        return chosen | {"classes_column": stored.get("classes_column")}
+    known = stored.get("columns")
+    if isinstance(known, list) and {*known} == {*columns.columns}:  # in any order
+        by_column = dict(zip(known, stored["classes"], strict=True))
+        chosen["classes"] = [by_column[name] for name in columns.columns]
+    return chosen
+
+
+def without_labels(columns: Columns) -> Columns:
+    """Return what tells the scores of new tasks that have no labels."""
+    names = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
+    return Columns(**{name: getattr(columns, name) for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +325,7 @@ class Reading:
         mark = ";" if self.separator is None else self.separator
         if not (isinstance(mark, str) and re.fullmatch(_SEPARATOR, mark)):
             text = f"separator must be one character such as ';', '|' or a tab, got {mark!r}."
-            raise InvalidInput(text, parameter="separator")
+            raise InvalidInput(text)
         check_one_of("decimal", self.decimal, (".", ","))
         check_bool("views", self.views)
         try:
@@ -339,14 +333,12 @@ class Reading:
             name = codecs.lookup(self.encoding).name  # one encoding has one name
         except (LookupError, TypeError, ValueError):
             text = f"encoding must be a text encoding such as 'utf-16', got {self.encoding!r}."
-            raise InvalidInput(text, parameter="encoding") from None
+            raise InvalidInput(text) from None
         object.__setattr__(self, "encoding", "utf-8" if name in _LIKE_UTF8 else name)
 
 
 def open_table(
-    source: Any,
-    columns: Columns | None = None,
-    reading: Reading | None = None,
+    source: Any, columns: Columns | None = None, reading: Reading | None = None
 ) -> Table:
     """Open a table of scores, for ``calibrate``, ``predict``, ``evaluate`` and the other verbs.
 
@@ -378,7 +370,7 @@ def open_table(
     for name, value, kind in (("columns", columns, Columns), ("reading", reading, Reading)):
         if not isinstance(value, kind | None):
             rule = f"{name} must be a metapac.{kind.__name__}"
-            raise InvalidInput(f"{rule}, got {brief(value)}.", parameter=name)
+            raise InvalidInput(f"{rule}, got {brief(value)}.")
     tables = require("metapac.tables.table", extra="tables", purpose="reading tables")
     opened: Table = tables.Table.open(source, columns or Columns(), reading or Reading())
     return opened

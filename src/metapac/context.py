@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from metapac._common import brief, listed, warn
+from metapac._common import brief, check_text, listed, warn
 from metapac._text import name_score
 from metapac.data_checks import judge_near_names, report
 from metapac.errors import InvalidInput
 from metapac.inputs import as_plain_label, match_names
-from metapac.lists import Draw
+from metapac.lists import Draw, decode_draw
 from metapac.score_functions import ScoreFunction
 
 # Parameters that list tasks, and why the guarantee does not hold if one of them is calibrated on.
@@ -75,10 +75,10 @@ class Context:
             object.__setattr__(self, "score", name_score(self.score))
         if not isinstance(self.draw, Draw | None):
             rule = "draw must be what draw_tasks or read_draw returned"
-            raise InvalidInput(f"{rule}, got {brief(self.draw)}.", parameter="draw")
+            raise InvalidInput(f"{rule}, got {brief(self.draw)}.")
         for name, value in vars(self).items():
             if name not in (*_APART, "draw") and (value is not None or name in ("unit", "example")):
-                _check_name(name, value)
+                check_text(name, value)
         for name in _APART:
             object.__setattr__(self, name, _as_tasks(name, getattr(self, name)))
 
@@ -112,7 +112,7 @@ class Context:
             Name of the model that gave the scores; None if it is not known.
         """
         if model is not None:
-            _check_name("model", model)
+            check_text("model", model)
             _check_same("model", "model", model, self.model, parameter="model")
 
     def check_score(self, score: str | ScoreFunction | Callable[[Any], Any] | None) -> None:
@@ -124,42 +124,26 @@ class Context:
             Score function that gave the scores; None if it is not known.
         """
         if score is not None:
-            _check_name("score", name_score(score))
+            check_text("score", name_score(score))
             known = None if self.score is None else name_score(self.score)
             _check_same("the score", "score function", name_score(score), known)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the context as JSON can hold it.
 
-        Returns
-        -------
-        dict
-            What was given, without defaults.
-        """
-        default, values = vars(Context()), vars(self)
-        given = {name: value for name, value in values.items() if value != default[name]}
-        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
-        return plain if self.draw is None else plain | {"draw": self.draw.to_dict()}
+def encode_context(about: Context) -> dict[str, Any]:
+    """Return what was given of a context, as JSON can hold it."""
+    default, values = vars(Context()), vars(about)
+    given = {name: value for name, value in values.items() if value != default[name]}
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+    return plain if about.draw is None else plain | {"draw": about.draw.to_dict()}
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any] | None) -> Context:
-        """Return the context in a promise file.
 
-        Parameters
-        ----------
-        body : mapping or None
-            What ``to_json`` returned; None in a file of an older version.
-
-        Returns
-        -------
-        Context
-            The context.
-        """
-        names = cls.__dataclass_fields__
-        given = {k: v for k, v in (body or {}).items() if k in names and v is not None}
-        if "draw" in given:
-            given["draw"] = Draw.from_dict(given["draw"])
-        return cls(**given)
+def decode_context(body: Mapping[str, Any] | None) -> Context:
+    """Return the context in a promise file; files of older versions may have none."""
+    names = Context.__dataclass_fields__
+    given = {k: v for k, v in (body or {}).items() if k in names and v is not None}
+    if "draw" in given:
+        given["draw"] = decode_draw(given["draw"])
+    return Context(**given)
 
 
 def as_context(
@@ -184,11 +168,6 @@ def _check_same(name: str, what: str, given: str, known: str | None, **error: st
         raise InvalidInput(f"{text}. A guarantee holds for one {what}.", **error)
 
 
-def _check_name(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(f"{name} must be a non-empty string, got {value!r}.", parameter=name)
-
-
 def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
     """Return distinct names of tasks in the order given."""
     if tasks is None:
@@ -199,5 +178,5 @@ def _as_tasks(name: str, tasks: Any) -> tuple[str | int, ...] | None:
     bad = [task for task in plain if type(task) not in (str, int) or not is_list]
     if bad:
         text = f"{name} must be a list of task names, strings or integers, got {brief(bad[0])}."
-        raise InvalidInput(text, parameter=name)
+        raise InvalidInput(text)
     return tuple(dict.fromkeys(plain))

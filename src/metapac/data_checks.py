@@ -69,7 +69,7 @@ def check_allowed(allow: Iterable[str]) -> frozenset[str]:
     names = frozenset([allow] if isinstance(allow, str) else allow)
     for name in names - {*CHECKS}:
         rule = f"allow must name checks to skip, out of {', '.join(CHECKS)}"
-        raise InvalidInput(f"{rule}, got {name!r}.", parameter="allow")
+        raise InvalidInput(f"{rule}, got {name!r}.")
     return names
 
 
@@ -584,11 +584,6 @@ def count_matrix(
         sums = scores.sum(axis=1, dtype=np.float64)
     near = tuple(int(np.sum(sums_to(sums, total))) for total in (1, 100))
     return {"missing": missing, "affected": int(bad.any(axis=1).sum()), "sums": near}
-
-
-def check_sites(names: Iterable[Any], *, allow: Iterable[str] = ()) -> None:
-    """Check that no site has two names that are alike; each of them may only count once."""
-    check_names_differ(names, what="site", allow=allow)
 
 
 def check_names_differ(

@@ -150,16 +150,11 @@ class Drift:
         str
             Some sentences.
         """
-        return f"{self.summary()} To know, label {self._words.examples} and pass --state."
+        return f"{self.summary} To know, label {self._words.examples} and pass --state."
 
+    @property
     def summary(self) -> str:
-        """Return what was found, in words, for those who have labels too.
-
-        Returns
-        -------
-        str
-            Some sentences.
-        """
+        """What was found, in words, for those who have labels too."""
         words, number = self._words, len(self.unusual)
         verdict = "Chance explains that."
         if len(self.shifts) == 1:
@@ -252,8 +247,7 @@ def compare_pools(new: Pool, reference: Pool) -> Drift:
     """Compare the scores of new tasks with those of calibration tasks."""
     count = len(reference.names)
     if count < _FEWEST:
-        text = f"reference must have at least {_FEWEST} tasks to compare, got {count}."
-        raise InvalidInput(text, parameter="reference")
+        raise InvalidInput(f"reference must have at least {_FEWEST} tasks to compare, got {count}.")
     total, own = int(reference.number.sum()), reference.sizes
     among = (_sum_ranks(reference, reference) - own**2 / 2) / (own * (total - own))
     higher = _sum_ranks(new, reference) / (new.sizes * total)

@@ -17,6 +17,7 @@ Files that cannot be opened raise ``OSError``, and wrong argument names ``TypeEr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ class MetapacError(Exception):
     message : str, default ""
         What is wrong, and the way out.
     parameter : str or sequence of str, default ()
-        The arguments that it is about, which the command line shows as options.
+        The arguments that it is about, which the command line shows as options. By default the
+        word that the message begins with, if "must" follows.
 
     Attributes
     ----------
@@ -53,7 +55,8 @@ class MetapacError(Exception):
 
     def __init__(self, message: str = "", *, parameter: str | Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.parameters = (parameter,) if isinstance(parameter, str) else tuple(parameter)
+        names = (parameter,) if isinstance(parameter, str) else tuple(parameter)
+        self.parameters = names or tuple(re.findall(r"^(\w+) must\b", message))
 
 
 class InvalidInput(MetapacError, ValueError):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac import data_checks
+from metapac import data_checks, grouping
 from metapac._common import Array, Counts, Floats, PathLike, as_whole_number, listed
 from metapac._text import format_table, visible
 from metapac.artefact import encode_floats, replacing
@@ -22,7 +22,7 @@ from metapac.columns import hold_losses
 from metapac.context import Context
 from metapac.errors import InvalidInput
 from metapac.evidence import draw_tasks
-from metapac.grouping import ClusterIds, Data, DrawnRows, SetCounts, Tally, as_data, sum_by
+from metapac.grouping import ClusterIds, Data, DrawnRows, SetCounts, Tally, as_data
 from metapac.guarantee import format_share, percent
 from metapac.inputs import match_names
 from metapac.planning import Shortfall, min_sample_size
@@ -34,6 +34,7 @@ from metapac.verdict import (
     clopper_pearson_interval,
     judge_classes,
     judge_each,
+    name_units,
 )
 from metapac.words import Words, render_text
 
@@ -231,12 +232,8 @@ class Evaluation:
         """
         if self.by_class is not None or isinstance(self.epsilon, Mapping):
             return []
-        far = [
-            part
-            for part in self.classes or ()
-            if part.low > self.epsilon and part.error >= _FAR * self.epsilon
-        ]
-        return sorted(far, key=lambda part: -part.error)
+        epsilon, above = self.epsilon, [x for x in self.classes or () if x.low > self.epsilon]
+        return sorted((x for x in above if x.error >= _FAR * epsilon), key=lambda x: -x.error)
 
     def worst(self, number: int = 5) -> list[dict[str, Any]]:
         """Return the tasks with the strongest evidence of a miss rate above epsilon.
@@ -317,11 +314,10 @@ class Evaluation:
             ]
             result["neglected"] = [part.label for part in self.neglected]
         if self.by_class is not None and self.verdict is not None:
-            verdicts = self.verdict.by_class or {}
+            verdicts = (self.verdict.by_class or {}).items()
+            rows = {label: {"verdict": verdict.to_dict()} for label, verdict in verdicts}
             result["by_class"] = [
-                {"class": label}
-                | ({"verdict": verdicts[label].to_dict()} if verdicts else {})
-                | part._figures()
+                {"class": label} | rows.get(label, {}) | part._figures()
                 for label, part in self.by_class.items()
             ]
         worst = [{k: encode_floats(v) for k, v in row.items()} for row in self.worst()]
@@ -428,10 +424,9 @@ class Evaluation:
             lines.append(f"Intervals: mean width {np.mean(self.widths):.4g} over {words.units}.")
         if (shares := self.set_shares) is not None:
             figures, kinds = self._figures(), [f"{format_share(shares[k])} {k}" for k in _KINDS]
-            lines.append(
-                f"Sets: mean size {figures['set_size']:.2f} over {words.units}, "
-                f"{figures['set_size_over_rows']:.2f} over rows; {', '.join(kinds)}."
-            )
+            means = f"{figures['set_size']:.2f} over {words.units}"
+            means += f", {figures['set_size_over_rows']:.2f} over rows"
+            lines.append(f"Sets: mean size {means}; {', '.join(kinds)}.")
         return lines
 
     def _describe_shares(self, words: Words) -> list[str]:
@@ -447,10 +442,9 @@ class Evaluation:
         mean = format_share(float(np.mean(self.errors)))
         limit = f"at most {percent(self.epsilon)}"
         limit = f"{limit} missed" if words.rate == "miss rate" else f"a {words.rate} of {limit}"
-        return [
-            f"{words.count_units(len(self.tasks))} ({examples}{left_out}): {limit} on {within} of "
-            f"{len(self.tasks)}, {mean} on average."
-        ]
+        count, total = words.count_units(len(self.tasks)), len(self.tasks)
+        where = f"{limit} on {within} of {total}, {mean} on average"
+        return [f"{count} ({examples}{left_out}): {where}."]
 
     def _class_table(self) -> str:
         """Return the misses of each class; of many classes, those missed most."""
@@ -458,12 +452,8 @@ class Evaluation:
         shown = [part for part in classes if part.examples][:_SHOWN_CLASSES]
         title = "Missed, by class"
         title += f" (worst {len(shown)} of {len(classes)})" if len(classes) > len(shown) else ""
-        if not shown:
-            return title
-        return format_table(
-            [_format_row({"class": part.label} | part._asdict(), self._words) for part in shown],
-            title,
-        )
+        rows = [_format_row({"class": part.label} | part._asdict(), self._words) for part in shown]
+        return format_table(rows, title) if rows else title
 
     def _repr_html_(self) -> str:
         return render_text(str(self))
@@ -487,11 +477,10 @@ _PER_CLASS = "For a guarantee for each class, calibrate for each class."
 
 def describe_neglected(evaluation: Evaluation, words: Words, remedy: str = _PER_CLASS) -> str:
     """Return which classes are missed far more often than epsilon; empty if none is."""
-    rates = [
-        f"{part.label} in {part.missed:,} of {words.count_examples(part.examples)} "
-        f"({format_share(part.error)})"
-        for part in evaluation.neglected
-    ]
+    rates = []
+    for part in evaluation.neglected:
+        count = f"{part.missed:,} of {words.count_examples(part.examples)}"
+        rates.append(f"{part.label} in {count} ({format_share(part.error)})")
     if not rates:
         return ""
     subject = "a class is" if len(rates) == 1 else f"{len(rates):,} classes are"
@@ -508,7 +497,7 @@ _ALL_KEPT = "every label is kept, so none is missed."
 def _complete(verdict: Any, promise: ThresholdSets) -> Verdict:
     """Return the verdict in the words of the promise; it says so if there is nothing to check."""
     about, words = promise.context_, Words.from_context(promise.context_)
-    named: Verdict = verdict.named(unit=visible(about.unit), example=visible(about.example))
+    named = name_units(verdict, visible(about.unit), visible(about.example))
     if hold_losses(promise.columns_):
         named = replace(named, rate="risk")
     reasons = _find_reasons(promise, words)
@@ -554,11 +543,9 @@ def _find_old(promise: ThresholdSets, tally: Tally, skipped: frozenset[str]) -> 
     same, near = match_names(names, known)
     same_clusters, near_clusters = match_names(clusters, _calibrated_clusters(promise))
     others = ", training or pilot" if len(known) > len(calibrated) else ""
-    findings = [
-        data_checks.judge_near_names(near, f"calibration{others} tasks"),
-        data_checks.judge_near_names(near_clusters, "calibrated clusters", what="cluster"),
-    ]
-    data_checks.report(findings, skipped)
+    of_clusters = data_checks.judge_near_names(near_clusters, "calibrated clusters", what="cluster")
+    of_names = data_checks.judge_near_names(near, f"calibration{others} tasks")
+    data_checks.report([of_names, of_clusters], skipped)
     old, old_clusters = {*same}, {*same_clusters}
     pairs = zip(names, clusters or [None] * len(names), strict=True)
     return [name in old or cluster in old_clusters for name, cluster in pairs]
@@ -577,7 +564,7 @@ def _draw_from_units(promise: ThresholdSets, data: Data) -> tuple[Data, DrawnRow
     data, drawn = data.draw_rows(0 if calibrated is None else calibrated.rng)
     if calibrated is not None and drawn is None:
         rule = "within must be passed, since the guarantee is for a random row of a random unit"
-        raise InvalidInput(f"{rule}.", parameter="within")
+        raise InvalidInput(f"{rule}.")
     return data, drawn
 
 
@@ -588,8 +575,7 @@ def _draw_from_clusters(promise: ThresholdSets, tally: Tally) -> Tally:
         return _keep(tally, np.isin(np.arange(len(tally.names)), drawn))
     if _calibrated_clusters(promise):
         raise InvalidInput(
-            "clusters must be passed, since the guarantee is for new tasks of new clusters.",
-            parameter="clusters",
+            "clusters must be passed, since the guarantee is for new tasks of new clusters."
         )
     return tally
 
@@ -606,7 +592,7 @@ def _keep(tally: Tally, kept: NDArray[np.bool_]) -> Tally:
 def _sum_tasks(tally: Tally) -> tuple[Counts, Counts]:
     """Return the number of examples and of misses of each task."""
     columns = tally.examples, tally.missed
-    examples, missed = (sum_by(column, tally.task, len(tally.names)) for column in columns)
+    examples, missed = (grouping.sum_by(column, tally.task, len(tally.names)) for column in columns)
     return examples, missed
 
 
@@ -621,7 +607,7 @@ def _assess_tasks(
     if tally.classes is not None and tally.label is not None:
         some, length = (_sum_tasks(tally)[0] >= least)[tally.task], len(tally.classes)
         columns = tally.examples, tally.missed
-        counts = (sum_by(column[some], tally.label[some], length) for column in columns)
+        counts = (grouping.sum_by(column[some], tally.label[some], length) for column in columns)
         classes = _class_misses(tally.classes, *counts)
     return replace(evaluation, verdict=verdict, classes=classes)
 
@@ -681,22 +667,16 @@ def _evaluate(tally: Tally, epsilon: Any, least: int) -> Evaluation:
     """Evaluate the tasks with at least so many examples, without a verdict."""
     examples, missed = _sum_tasks(tally)
     length, covered = len(tally.names), examples >= least
-    sets = None if tally.sets is None else tally.sets.sum_by(tally.task, length)
+    sets = tally.sets and grouping.sum_sets(tally.sets, tally.task, length)
     widths = None
     if tally.widths is not None:
         sums = np.bincount(tally.task, weights=tally.widths, minlength=length)
         widths = sums[covered] / examples[covered]
-    return Evaluation(
-        tally.names[covered],
-        examples[covered],
-        missed[covered],
-        None if sets is None else sets.take(covered),
-        epsilon,
-        left_out=int(np.count_nonzero(~covered)),
-        widths=widths,
-        ranges=tally.ranges[covered],
-        clusters=None if tally.clusters is None else (*compress(tally.clusters, covered),),
-    )
+    sets = sets and grouping.take_sets(sets, covered)
+    counts = tally.names[covered], examples[covered], missed[covered], sets, epsilon
+    clusters = None if tally.clusters is None else (*compress(tally.clusters, covered),)
+    more: Any = {"widths": widths, "ranges": tally.ranges[covered], "clusters": clusters}
+    return Evaluation(*counts, left_out=int(np.count_nonzero(~covered)), **more)
 
 
 def _class_misses(
@@ -709,16 +689,12 @@ def _class_misses(
 
 def _check_any_left(evaluation: Evaluation) -> None:
     if evaluation.left_out and not len(evaluation.tasks):
-        raise InvalidInput(
-            "there is no task to evaluate: tasks need at least "
-            f"{evaluation.min_examples} examples, and all {evaluation.left_out} have fewer."
-        )
+        text = f"there is no task to evaluate: tasks need at least {evaluation.min_examples}"
+        raise InvalidInput(f"{text} examples, and all {evaluation.left_out} have fewer.")
     if not len(evaluation.tasks):
-        raise InvalidInput(
-            "every task has the name of a calibration, training or pilot task, or its cluster "
-            f"({listed([*map(repr, evaluation.overlap)])}), and a guarantee is for new tasks. If "
-            "these only share the names, pass allow=('overlap',)."
-        )
+        text = "every task has the name of a calibration, training or pilot task, or its cluster"
+        text += f" ({listed([*map(repr, evaluation.overlap)])}), and a guarantee is for new tasks."
+        raise InvalidInput(f"{text} If these only share the names, pass allow=('overlap',).")
 
 
 def evaluate(
@@ -751,12 +727,9 @@ def evaluate(
         True label of each example, for misses per class.
     classes : sequence, optional
         Names of the columns of ``scores``; by default those of the calibration, or 0, 1, ...
-    clusters : array_like, shape (n,), or mapping from task, optional
-        Clusters, as in ``MetaPS.calibrate``: one random task of each new cluster is judged. Needed
-        if it was calibrated with clusters.
-    within : array_like, shape (n,), optional
-        Units, as in ``MetaPS.calibrate``: one random example of each unit of a task is judged.
-        Needed if it was calibrated with units, whose seed is used again.
+    clusters, within : array_like, shape (n,), optional
+        As in ``MetaPS.calibrate``: one random task of each new cluster is judged, and one random
+        example of each unit of a task. Needed if it was calibrated with them; the seed is the same.
     min_examples : int, default 0
         Leave out tasks with fewer examples (with a guarantee per class, of the class). The
         verdict is then about tasks with at least this many. Not for a finite list.
@@ -806,20 +779,18 @@ def evaluate(
     known = None if "overlap" in skipped else getattr(promise, "_evidence", None)
     data_checks.report([data_checks.judge_copies(new, known and known.contents)], skipped)
     assess = _assess_tasks if promise.classes_ is None else _assess_classes
-    levels = {"alpha": getattr(promise, "alpha", None), "delta": promise.delta}
-    levels["false_alarm"] = false_alarm
+    alpha = getattr(promise, "alpha", None)
+    levels: Any = {"alpha": alpha, "delta": promise.delta, "false_alarm": false_alarm}
     judged, missing = _draw_from_clusters(promise, rest), ()
     if (new_tasks := getattr(promise, "new_tasks", None)) is not None:
         if minimum > getattr(promise, "min_examples", 0):
             rule = "min_examples must be left out: a list is judged with its small tasks"
-            raise InvalidInput(f"{rule}, got {chosen}.", parameter="min_examples")
+            raise InvalidInput(f"{rule}, got {chosen}.")
         missing = _compare_with_list(promise.context_, judged)
         levels |= {"new_tasks": new_tasks, "there": len(judged.names)}
     found = assess(promise, judged, minimum, levels)
-    overlap = tuple(tally.names[old].tolist())
-    evaluation = replace(
-        found, overlap=overlap, min_examples=max(1, minimum), drawn=drawn, missing=missing
-    )
+    more: Any = {"overlap": tuple(tally.names[old].tolist()), "drawn": drawn, "missing": missing}
+    evaluation = replace(found, min_examples=max(1, minimum), **more)
     _check_any_left(evaluation)
     return replace(evaluation, verdict=_complete(found.verdict, promise))
 
@@ -831,12 +802,9 @@ def _compare_with_list(context: Context, tally: Tally) -> tuple[Any, ...]:
     here = [*tally.names.tolist()] if tally.clusters is None else [*tally.clusters]
     rest, found = {*map(str, context.draw.rest)}, {*map(str, here)}
     if foreign := [name for name in here if str(name) not in rest]:
-        raise InvalidInput(
-            f"{len(foreign)} tasks are not on the list that was drawn from "
-            f"({listed([*map(repr, foreign)])}), and the guarantee is for the others on it. Leave "
-            "them out.",
-            parameter="tasks",
-        )
+        text = f"{len(foreign)} tasks are not on the list that was drawn from"
+        text += f" ({listed([*map(repr, foreign)])}), and the guarantee is for the others on it."
+        raise InvalidInput(f"{text} Leave them out.", parameter="tasks")
     return tuple(name for name in context.draw.rest if str(name) not in found)
 
 
@@ -849,7 +817,6 @@ def _count_misses(promise: ThresholdSets, data: Data, skipped: frozenset[str]) -
     data_checks.check_facts(data.facts(names, sizes, complete), complete, data.name)
     if promise._score_range is not None:
         ends = float(tally.ranges[:, 0].min()), float(tally.ranges[:, 1].max())
-        data_checks.report(
-            [data_checks.judge_scale(ends, promise._score_range)], skipped, where=data.name
-        )
+        finding = data_checks.judge_scale(ends, promise._score_range)
+        data_checks.report([finding], skipped, where=data.name)
     return tally._replace(clusters=data.clusters_of(names.tolist()))

@@ -10,7 +10,6 @@ is `Evidence`, a few numbers per task: all that sites send and that files keep.
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,34 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapac import artefact, guarantee, inputs
-from metapac._common import (
-    LARGEST_COUNT,
-    Counts,
-    Floats,
-    Progress,
-    as_whole_number,
-    as_whole_numbers,
-    brief,
-    ignore_progress,
-    warn,
-)
-from metapac.binomial import (
-    allowed_errors,
-    allowed_errors_at_worst,
-    allowed_errors_in_task,
-    chance_of_next,
-)
-from metapac.data_checks import (
-    MIN_ROWS,
-    CheckWarning,
-    Contents,
-    Sample,
-    check_facts,
-    find_ranges,
-    judge_balanced,
-    report,
-)
+from metapac import _common, binomial, data_checks, guarantee, inputs
+from metapac._common import Counts, Floats, as_whole_number
+from metapac.artefact import encode_floats
 from metapac.errors import InvalidInput, keyword
 from metapac.grouping import Data, DrawnRows, Statistics
 from metapac.guarantee import Guarantee
@@ -57,7 +31,7 @@ def first_step(
     data: Data,
     guarantee: Guarantee,
     skipped: frozenset[str] = frozenset(),
-    progress: Progress = ignore_progress,
+    progress: _common.Progress = _common.ignore_progress,
 ) -> Evidence:
     """Within each task: the largest threshold that is certified, at each level and class."""
     classes = data.class_names(by_class=True) if guarantee.per_class else None
@@ -67,7 +41,7 @@ def first_step(
 
     found = data.order_statistics(rank, by_class=bool(guarantee.per_class), progress=progress)
     facts = data.facts(found.names, found.task_sizes, skipped, found.repeats)
-    check_facts(facts, skipped, data.name)
+    data_checks.check_facts(facts, skipped, data.name)
     check_sampling(data, [*facts.tasks], guarantee, skipped)
     precision, columns = data.describe()
     evidence = Evidence.from_statistics(found, classes, precision)
@@ -82,14 +56,14 @@ def check_sampling(
     """Object to balanced tasks if examples are said to be i.i.d.; those of one class may be."""
     is_asked = guarantee.sampling == "iid" and not guarantee.per_class
     if is_asked and len(tasks) > 1 and "balanced" not in skipped and data.has_class_scores():
-        report([judge_balanced(data.sizes(by_class=True))], where=data.name)
+        data_checks.report([data_checks.judge_balanced(data.sizes(by_class=True))], where=data.name)
 
 
 def _warn_if_exact(evidence: Evidence) -> None:
     """Warn if every prediction equals its true value, as a copied column does."""
-    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= MIN_ROWS:
+    if evidence.lowest.min() == 0 and evidence.sizes.sum() >= data_checks.MIN_ROWS:
         text = "every prediction equals its true value. Is it a copy of it, or has the model been"
-        warn(CheckWarning(f"{text} trained on these examples?"))
+        _common.warn(data_checks.CheckWarning(f"{text} trained on these examples?"))
 
 
 def ranks_within(
@@ -121,9 +95,9 @@ def _rank_rule(guarantee: Guarantee) -> tuple[float, tuple[float, ...], str, boo
 
 
 _RANKS: dict[str, Callable[[Counts, float, float], Counts]] = {
-    "any": allowed_errors_at_worst,
-    "iid": allowed_errors,
-    "capped": allowed_errors_in_task,
+    "any": binomial.allowed_errors_at_worst,
+    "iid": binomial.allowed_errors,
+    "capped": binomial.allowed_errors_in_task,
 }
 
 
@@ -157,10 +131,8 @@ def randomise_thresholds(
     """
     if not len(names):
         return thresholds[:, : len(guarantee.levels)]
-    seed, digests = f"metapac randomise {guarantee.randomise}\n", []
-    for name in map(str, names):
-        text = f"{seed}{name}".encode("utf-8", "backslashreplace")
-        digests.append((hashlib.sha256(text).digest(), name))
+    seed = f"metapac randomise {guarantee.randomise}\n"
+    digests = [(_common.hash_text(f"{seed}{name}"), name) for name in map(str, names)]
     place = np.argsort(sorted(range(len(names)), key=digests.__getitem__)) + 1
     epsilon, levels, sampling, _ = _rank_rule(guarantee)
     distinct, which = np.unique(sizes, return_inverse=True)
@@ -175,11 +147,8 @@ def _upper_places(
 ) -> tuple[int, ...]:
     """Return at each level the last place at which a task of this size takes the higher rank."""
     ranks = _cached_rank_table((size,), epsilon, levels, sampling, False)[0].tolist()
-    chances = [
-        chance_of_next(size, epsilon, level, rank, is_iid=sampling == "iid")
-        for level, rank in zip(levels, ranks, strict=True)
-    ]
-    return tuple(math.floor(chance * tasks) for chance in chances)
+    chance = functools.partial(binomial.chance_of_next, size, epsilon, is_iid=sampling == "iid")
+    return tuple(math.floor(chance(*pair) * tasks) for pair in zip(levels, ranks, strict=True))
 
 
 UNKNOWN = -1  # the size of a task whose site did not send it
@@ -191,7 +160,7 @@ def count_absent(invited: int | None, answered: int) -> int:
         return 0
     if (number := as_whole_number("invited", invited)) < answered:
         text = f"invited must be at least {answered}, the number that answered, got {invited}."
-        raise InvalidInput(text, parameter="invited")
+        raise InvalidInput(text)
     return number - answered
 
 
@@ -224,7 +193,7 @@ class Part(NamedTuple):
             needs = [min_sample_size(g.miss_rate, level.alpha_within) for level in g.levels]
             inferred = np.where(self.thresholds > -np.inf, needs, 0).max(axis=1)
             sizes = np.where(unknown, inferred, sizes)
-        sizes = np.append(sizes, np.full(self.absent, LARGEST_COUNT))
+        sizes = np.append(sizes, np.full(self.absent, _common.LARGEST_COUNT))
         return Demand.from_sizes(g, sizes, label=self.label)
 
     def second_step(self) -> Outcome:
@@ -286,15 +255,15 @@ class Evidence(NamedTuple):
     highest: Floats | None = None
     clusters: Clusters | None = None
     ranges: Floats | None = None
-    sample: Sample | None = None
+    sample: data_checks.Sample | None = None
     within: DrawnRows | None = None
     absent: int = 0  # tasks invited that sent nothing
 
     @property
-    def contents(self) -> Contents:
+    def contents(self) -> data_checks.Contents:
         """What recognises the examples of each task."""
         ranges = np.full((len(self.names), 2), np.nan) if self.ranges is None else self.ranges
-        return Contents(self.names, self.sizes.sum(axis=1), ranges)
+        return data_checks.Contents(self.names, self.sizes.sum(axis=1), ranges)
 
     @property
     def score_range(self) -> tuple[float, float] | None:
@@ -318,18 +287,10 @@ class Evidence(NamedTuple):
         sizes = np.zeros(shape, dtype=np.int64)
         thresholds = np.full((*shape, found.thresholds.shape[1]), -np.inf)
         sizes[found.task, label], thresholds[found.task, label] = found.sizes, found.thresholds
-        lowest, highest = find_ranges(label, found.low, found.high, shape[1]).T
-        ranges = find_ranges(found.task, found.low, found.high, len(found.names))
-        return cls(
-            found.names,
-            sizes,
-            thresholds,
-            lowest,
-            precision,
-            classes,
-            highest=highest,
-            ranges=ranges,
-        )
+        lowest, highest = data_checks.find_ranges(label, found.low, found.high, shape[1]).T
+        ranges = data_checks.find_ranges(found.task, found.low, found.high, len(found.names))
+        ends: Any = {"highest": highest, "ranges": ranges}
+        return cls(found.names, sizes, thresholds, lowest, precision, classes, **ends)
 
     def parts(self, guarantee: Guarantee) -> list[Part]:
         """Return the evidence for each class, or for all of them together."""
@@ -375,7 +336,7 @@ class Evidence(NamedTuple):
     @property
     def _rarest(self) -> Counts:
         """How many examples each task has of the class that it has fewest of."""
-        return np.asarray(np.where(self.lacking, LARGEST_COUNT, self.sizes).min(axis=1))
+        return np.asarray(np.where(self.lacking, _common.LARGEST_COUNT, self.sizes).min(axis=1))
 
     def declare_lacking(
         self, guarantee: Guarantee, lacking: Mapping[Any, Iterable[Any]] | None
@@ -392,7 +353,7 @@ class Evidence(NamedTuple):
             for task in tasks:
                 if str(label) not in classes or str(task) not in names:
                     text = f"lacking must map classes to tasks, got {task!r} for class {label!r}"
-                    raise InvalidInput(f"{text}, which are not both there.", parameter="lacking")
+                    raise InvalidInput(f"{text}, which are not both there.")
                 place = names.index(str(task)), classes.index(str(label))
                 if count := int(self.sizes[place]):
                     text = f"lacking says that task {task!r} has no example of class {label!r}"
@@ -460,10 +421,9 @@ class Evidence(NamedTuple):
         outside = (sent > -np.inf) & ((sent < low) | (sent > high)) & ~self.lacking[..., None]
         for task, label, _level in np.argwhere(outside)[:1]:
             ends = f"{low[task, label, 0]:g} and {high[task, label, 0]:g}"
-            raise InvalidInput(
-                f"{name} of task {self.names.tolist()[task]!r} must be in the range of its scores, "
-                f"between the lowest and the highest, which are {ends}."
-            )
+            text = f"{name} of task {self.names.tolist()[task]!r} must be in the range of its"
+            text += " scores, between the lowest and the highest, which are"
+            raise InvalidInput(f"{text} {ends}.")
 
     def draw_from(self, clusters: Sequence[Any], rng: int) -> Evidence:
         """Return the evidence of one random task of each cluster."""
@@ -494,10 +454,9 @@ class Clusters(NamedTuple):
         """Return the clusters that `to_json` prepared."""
         names = body["names"]
         if len(names) != tasks or len({*map(str, names)}) != tasks or body["tasks"] < tasks:
-            raise InvalidInput(
-                f"evidence.clusters must name a cluster of its own for each of {tasks} tasks, "
-                f"drawn from at least as many, got {brief(names)} of {body['tasks']} tasks."
-            )
+            text = f"evidence.clusters must name a cluster of its own for each of {tasks} tasks,"
+            text += f" drawn from at least as many, got {_common.brief(names)} of {body['tasks']}"
+            raise InvalidInput(f"{text} tasks.")
         tasks, rng = (
             as_whole_number(f"clusters.{k}", body[k], minimum=0) for k in ("tasks", "rng")
         )
@@ -518,8 +477,7 @@ def draw_tasks(names: Sequence[Any], clusters: Sequence[Any], rng: int) -> list[
         members.setdefault(str(cluster), []).append(position)
     drawn = []
     for cluster, inside in members.items():
-        digest = hashlib.sha256(cluster.encode("utf-8", "backslashreplace")).digest()
-        own = np.random.default_rng([seed, int.from_bytes(digest, "big")])
+        own = np.random.default_rng([seed, int(_common.hash_text(cluster), 16)])
         ordered = sorted(inside, key=lambda position: str(names[position]))
         drawn.append(ordered[int(own.integers(len(ordered)))])
     return sorted(drawn)
@@ -598,31 +556,26 @@ def with_classes(evidence: Evidence, classes: tuple[Any, ...]) -> Evidence:
 
 def encode_evidence(evidence: Evidence) -> dict[str, Any]:
     """Return evidence as JSON can hold it; without ``per_class``, with no axis of classes."""
-    sizes, thresholds = evidence.sizes, evidence.thresholds
-    body: dict[str, Any] = {"tasks": inputs.as_json_names(evidence.names)}
-    if evidence.classes is None:
-        sizes, thresholds = sizes[:, 0], thresholds[:, 0]
-    else:
-        body["classes"] = list(evidence.classes)
-    if evidence.highest is not None:
-        body["highest"] = artefact.encode_floats(evidence.highest.tolist())
-    if evidence.clusters is not None:
-        body["clusters"] = evidence.clusters.to_json()
-    if evidence.within is not None:
-        body["within"] = evidence.within._asdict()
-    if evidence.absent:
-        body["absent"] = evidence.absent
-    if evidence.ranges is not None:
-        body["ranges"] = [
-            None if low != low else artefact.encode_floats([low, high])  # NaN: not known
-            for low, high in evidence.ranges.tolist()
-        ]
-    return body | {
+    found, ranges = evidence, evidence.ranges
+    axis = 0 if found.classes is None else slice(None)
+    body = {
+        "tasks": inputs.as_json_names(found.names),
+        "classes": found.classes and [*found.classes],
+        "highest": None if found.highest is None else encode_floats(found.highest.tolist()),
+        "clusters": found.clusters and found.clusters.to_json(),
+        "within": found.within and found.within._asdict(),
+        "absent": found.absent or None,
+        "ranges": None if ranges is None else [_encode_range(*ends) for ends in ranges.tolist()],
         "name_rule": NAME_RULE,
-        "sizes": sizes.tolist(),
-        "thresholds": artefact.encode_floats(thresholds.tolist()),
-        "lowest": artefact.encode_floats(evidence.lowest.tolist()),
+        "sizes": found.sizes[:, axis].tolist(),
+        "thresholds": encode_floats(found.thresholds[:, axis].tolist()),
+        "lowest": encode_floats(found.lowest.tolist()),
     }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _encode_range(low: float, high: float) -> list[Any] | None:
+    return None if low != low else encode_floats([low, high])  # NaN: not known
 
 
 def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any]) -> Evidence:
@@ -632,16 +585,15 @@ def decode_evidence(body: dict[str, Any], levels: int, precision: np.dtype[Any])
     classes = inputs.as_classes(body["classes"]) if "classes" in body else None
     by_task = (len(names),) if classes is None else (len(names), len(classes))
     shape = (len(names), 1 if classes is None else len(classes))
-    read = functools.partial(_as_shape, body)
+    # Early versions did not store the lowest scores.
+    read = functools.partial(_as_shape, {"lowest": [-np.inf] * shape[1], **body})
     sizes = read("sizes", by_task, np.int64).reshape(shape)
-    as_whole_numbers("evidence.sizes", sizes, minimum=-1 if classes is None else 0)
+    _common.as_whole_numbers("evidence.sizes", sizes, minimum=-1 if classes is None else 0)
     evidence = Evidence(
         names,
         sizes,
         read("thresholds", (*by_task, levels), np.float64).reshape(*shape, levels),
-        read("lowest", shape[1:], np.float64)
-        if "lowest" in body  # early versions did not store it
-        else np.full(shape[1], -np.inf),
+        read("lowest", shape[1:], np.float64),
         precision,
         classes,
         highest=read("highest", shape[1:], np.float64) if "highest" in body else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,26 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from metapac import _common, artefact
+from metapac import _common, artefact, planning
 from metapac._common import Array, Counts, Floats, PathLike, Progress
 from metapac._text import format_table
 from metapac.columns import hold_numbers
 from metapac.data_checks import check_allowed, check_facts, check_levels
 from metapac.errors import InvalidInput
-from metapac.evidence import Evidence, Part, check_sampling, ranks_within
+from metapac.evidence import Evidence, check_sampling, ranks_within
 from metapac.grouping import Data, Scored, SetCounts, Statistics, Tally, as_data
 from metapac.guarantee import Guarantee, Split
 from metapac.inputs import as_json_names, as_task_names, check_distinct
-from metapac.planning import (
-    Demand,
-    Step,
-    all_feasible,
-    count_tasks,
-    describe_next_labels,
-    describe_sizes,
-    find_next_labels,
-    min_tasks_over_levels,
-)
 
 _COVERAGE = 0.95
 EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -57,50 +46,25 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
-    def format(self, style: str) -> str:
-        """Return the estimate as text, with half the width of its interval.
 
-        Parameters
-        ----------
-        style : str
-            How numbers are formatted, such as ".1%".
+def format_estimate(estimate: Estimate, style: str) -> str:
+    """Return an estimate as text, with half the width of its interval; a dash without examples."""
+    value, low, high = estimate
+    if math.isnan(low):
+        return "-" if math.isnan(value) else f"{value:{style}}"
+    return f"{value:{style}} ±{max(high - value, value - low):{style}}"
 
-        Returns
-        -------
-        str
-            The text; a dash if no example counts.
-        """
-        if math.isnan(self.low):
-            return "-" if math.isnan(self.value) else f"{self.value:{style}}"
-        half = max(self.high - self.value, self.value - self.low)
-        return f"{self.value:{style}} ±{half:{style}}"
 
-    @classmethod
-    def of_ratio(cls, numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
-        """Return the ratio of two sums over tasks, with its interval.
-
-        Parameters
-        ----------
-        numerators, denominators : ndarray, shape (tasks,)
-            What each task adds to the two sums.
-        most : float, default 1.0
-            Largest possible ratio.
-
-        Returns
-        -------
-        Estimate
-            The interval is Student's, for the linearized ratio, cut at 0 and ``most``.
-        """
-        total, tasks = float(denominators.sum()), len(numerators)
-        value = float(numerators.sum()) / total if total else math.nan
-        if tasks < 2 or not total:
-            return cls(value, math.nan, math.nan)
-        if math.isinf(value):  # of intervals
-            return cls(value, math.nan, math.nan)
-        squares = float(((numerators - value * denominators) ** 2).sum())
-        error = math.sqrt(squares * tasks / (tasks - 1)) / total
-        half = float(special.stdtrit(tasks - 1, (1 + _COVERAGE) / 2)) * error
-        return cls(value, max(value - half, 0.0), min(value + half, most))
+def estimate_ratio(numerators: Array, denominators: Array, most: float = 1.0) -> Estimate:
+    """Return the ratio of two sums over tasks, with Student's interval, cut at 0 and ``most``."""
+    total, tasks = float(denominators.sum()), len(numerators)
+    value = float(numerators.sum()) / total if total else math.nan
+    if tasks < 2 or not total or math.isinf(value):  # as of infinite intervals
+        return Estimate(value, math.nan, math.nan)
+    squares = float(((numerators - value * denominators) ** 2).sum())
+    error = math.sqrt(squares * tasks / (tasks - 1)) / total
+    half = float(special.stdtrit(tasks - 1, (1 + _COVERAGE) / 2)) * error
+    return Estimate(value, max(value - half, 0.0), min(value + half, most))
 
 
 @dataclass(frozen=True)
@@ -158,37 +122,21 @@ class Cell:
             del body["refused"]
         return body
 
+    @property
     def is_infeasible(self) -> bool:
-        """Return whether calibration would be refused, if need be on tasks like the pilot tasks.
-
-        Returns
-        -------
-        bool
-            Whether there are too few tasks, or too many of them are too small.
-        """
+        """Whether calibration would be refused, if need be on tasks like the pilot tasks."""
         if self.refused is not None:
             return self.refused
         return self.tasks_needed is not None or -math.inf in self.thresholds
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Cell:
-        """Return the cell that `to_dict` prepared.
 
-        Parameters
-        ----------
-        body : mapping
-            What `to_dict` returned.
-
-        Returns
-        -------
-        Cell
-            The cell.
-        """
-        known = {field.name: body[field.name] for field in fields(cls) if field.name in body}
-        known |= {name: _decode(body[name]) for name in _ESTIMATES}
-        missed = {label: _decode(values) for label, values in body["missed"]}
-        thresholds = tuple(map(float, body["thresholds"]))
-        return cls(**known | {"thresholds": thresholds, "missed": missed})
+def _read_cell(body: Mapping[str, Any]) -> Cell:
+    """Return the cell that `Cell.to_dict` prepared."""
+    known = {field.name: body[field.name] for field in fields(Cell) if field.name in body}
+    known |= {name: _decode(body[name]) for name in _ESTIMATES}
+    missed = {label: _decode(values) for label, values in body["missed"]}
+    thresholds = tuple(map(float, body["thresholds"]))
+    return Cell(**known | {"thresholds": thresholds, "missed": missed})
 
 
 def _encode(estimate: Estimate) -> list[Any]:
@@ -203,7 +151,7 @@ def _decode(values: Sequence[float | None]) -> Estimate:
 def least_tasks(guarantee: Guarantee, classes: int = 1) -> int:
     """Return the smallest number of calibration tasks, if each is large enough."""
     part = replace(guarantee, epsilon=0.5).for_class(None, range(classes))
-    return min_tasks_over_levels(part, [0] * len(part.levels))[0]
+    return planning.min_tasks_over_levels(part, [0] * len(part.levels))[0]
 
 
 def expected_thresholds(
@@ -265,12 +213,9 @@ class Exploration:
         epsilon.
     columns : mapping
         Columns of the table.
-    split, min_examples : str or float, and int
-        As in ``explore``.
-    spread : float or None
-        Of predicted numbers, the distance between the 5% and the 95% quantile of the true ones.
-    options : mapping
-        Other parameters of the guarantee, as in ``explore``.
+    split, min_examples, spread, options : object
+        As in ``explore``, but for ``spread``: of predicted numbers, the distance between the 5% and
+        the 95% quantile of the true ones; None for classes.
     quantiles : mapping from float to tuple of float
         The epsilon-quantile of the true labels' scores of each class, by epsilon, for ``offsets``.
 
@@ -303,10 +248,8 @@ class Exploration:
         """Least number of calibration tasks for each alpha and some deltas, one guarantee."""
         deltas = dict.fromkeys([*ADVISED_DELTAS, self.delta, None])
         asked = {cell.alpha: self.guarantee(replace(cell, per_class=False)) for cell in self.cells}
-        return {
-            alpha: {delta: least_tasks(replace(asked[alpha], delta=delta)) for delta in deltas}
-            for alpha in sorted(asked)
-        }
+        pairs = sorted(asked.items(), key=lambda pair: pair[0])
+        return {a: {d: least_tasks(replace(g, delta=d)) for d in deltas} for a, g in pairs}
 
     def guarantee(self, cell: Cell) -> Guarantee:
         """Return the guarantee that a cell is about.
@@ -322,8 +265,13 @@ class Exploration:
             The guarantee.
         """
         levels: Any = {"epsilon": cell.epsilon, "alpha": cell.alpha, "per_class": cell.per_class}
-        more: Any = {"split": self.split, "min_examples": self.min_examples}
-        return Guarantee(delta=self.delta, **levels, **more, **self.options)
+        return Guarantee(**levels, **self._shared)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What the guarantees of all cells have in common."""
+        levels = {"delta": self.delta, "split": self.split, "min_examples": self.min_examples}
+        return {**levels, **self.options}
 
     def offsets(self, epsilon: float) -> dict[Any, float]:
         """Return the offset of each class for ``per_class="together"``.
@@ -341,7 +289,7 @@ class Exploration:
         if epsilon not in self.quantiles:
             known = _common.listed([*map(repr, self.quantiles)]) or "none"
             rule = f"epsilon must be one of those explored, {known}, for offsets of the classes"
-            raise InvalidInput(f"{rule}, got {epsilon!r}. Explore it.", parameter="epsilon")
+            raise InvalidInput(f"{rule}, got {epsilon!r}. Explore it.")
         return dict(zip(self.classes, self.quantiles[epsilon], strict=True))
 
     def find(self, epsilon: float, alpha: float, *, per_class: bool = False) -> Cell:
@@ -373,18 +321,15 @@ class Exploration:
         Returns
         -------
         pandas.DataFrame
-            Levels, number of calibration tasks, size, empty, full, and a column missed_CLASS for
-            each class.
+            Levels, number of calibration tasks, size, empty, full, and missed_CLASS of each class.
         """
         import pandas as pd
 
-        levels = ("epsilon", "alpha", "per_class", "tasks")
-        rows = [
-            {name: getattr(cell, name) for name in levels}
-            | {name: getattr(cell, name).value for name in _ESTIMATES}
-            | {f"missed_{label}": cell.missed[label].value for label in self.classes}
-            for cell in self.cells
-        ]
+        rows = []
+        for cell in self.cells:
+            row = {x: getattr(cell, x) for x in ("epsilon", "alpha", "per_class", "tasks")}
+            row |= {name: getattr(cell, name).value for name in _ESTIMATES}
+            rows.append(row | {f"missed_{x}": cell.missed[x].value for x in self.classes})
         return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -401,12 +346,10 @@ class Exploration:
             "columns": dict(self.columns),
             "cells": [cell.to_dict() for cell in self.cells],
         }
-        if self.spread is None:  # of classes
-            del body["spread"]
-        if not self.options:
-            del body["options"]
         pairs = [[e, artefact.encode_floats([*cuts])] for e, cuts in self.quantiles.items()]
-        return body | {"quantiles": pairs}
+        absent: dict[str, Any] = {"spread": None, "options": {}}
+        present = {k: v for k, v in body.items() if k not in absent or v != absent[k]}
+        return present | {"quantiles": pairs}
 
     def save(self, path: PathLike) -> None:
         """Write the pilot file, which ``metapac calibrate --pilot`` takes.
@@ -421,9 +364,7 @@ class Exploration:
     def _check(self) -> None:
         """Raise InvalidInput for levels, tasks or classes that no exploration has."""
         check_distinct([*self.tasks])
-        levels: dict[str, Any] = {"delta": self.delta, "split": self.split}
-        levels["min_examples"] = self.min_examples
-        Guarantee(epsilon=0.5, alpha=0.5, **levels, **self.options)
+        Guarantee(epsilon=0.5, alpha=0.5, **self._shared)
         for cell in self.cells:
             self.guarantee(cell)
             _common.as_whole_number("tasks", cell.tasks, minimum=0)
@@ -495,16 +436,16 @@ class Outlook:
         def is_useful(cell: Cell) -> bool:
             misses = [one.value for one in cell.missed.values()]
             is_missed = any(value > _MOST_MISSED for value in misses)
-            return cell.size.value <= self.most and not is_missed and not cell.is_infeasible()
+            return cell.size.value <= self.most and not is_missed and not cell.is_infeasible
 
         return next(filter(is_useful, sorted(self.main.cells, key=strictness)), None)
 
     @cached_property
-    def next_labels(self) -> list[tuple[Guarantee, Step]]:
+    def next_labels(self) -> list[tuple[Guarantee, planning.Step]]:
         """The levels that are refused, with the labels that would do; the fewest first."""
         if self.sizes is None:
             return []
-        return find_next_labels(map(self.main.guarantee, self.shared), self.sizes)
+        return planning.find_next_labels(map(self.main.guarantee, self.shared), self.sizes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outlook as JSON can hold it."""
@@ -512,7 +453,7 @@ class Outlook:
         levels = [
             {name: getattr(cell, name) for name in names}
             | {"tasks": cell.tasks, "sizes": self._sizes_of_variants(cell)}
-            | {"missed": None if cell.is_infeasible() else cell.to_dict()["missed"]}
+            | {"missed": None if cell.is_infeasible else cell.to_dict()["missed"]}
             for cell in self.main.cells
         ]
         steps = [
@@ -532,7 +473,7 @@ class Outlook:
         """Return the set size of each variant; None where it is refused."""
         cells = {name: self._find(name, cell) for name in self.variants}
         return {
-            name or "default": None if own.is_infeasible() else own.to_dict()["size"]
+            name or "default": None if own.is_infeasible else own.to_dict()["size"]
             for name, own in cells.items()
         }
 
@@ -543,19 +484,19 @@ class Outlook:
         """What to expect at each pair of levels, and what to do."""
         parts = [self._describe_basis(), format_table([*map(self._row, self.shared)])]
         parts += ["\n".join(f"- {line}" for line in self._describe_columns())]
-        parts += [*self._decide(), *describe_next_labels(self.next_labels), self._recommend()]
+        parts += self._decide() + planning.describe_next_labels(self.next_labels)
+        parts.append(self._recommend())
         return "\n\n".join(parts)
 
     def _describe_basis(self) -> str:
-        found, (low, high) = self.main, _ends([cell.tasks for cell in self.main.cells])
-        on = f"{low} to {high} tasks" if low < high else count_tasks(low)
+        found, numbers = self.main, {cell.tasks for cell in self.main.cells}
+        on = f"{planning.span(numbers)} task{'s' * (numbers != {1})}"
         if self.sizes is not None:
-            on = f"your {describe_sizes({None: self.sizes})}"
-        delta = "none" if found.delta is None else f"{found.delta:g}"
-        pilot = f"{count_tasks(len(found.tasks))} with {found.examples:,} examples"
+            on = f"your {planning.describe_sizes({None: self.sizes})}"
+        delta, pilot = planning.name_delta(found.delta), planning.count_tasks(len(found.tasks))
         return (
-            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on "
-            f"{pilot}: the pilot tasks, on which you must not calibrate."
+            f"What to expect from calibration on {on}, at delta {delta}. It is estimated on {pilot}"
+            f" with {found.examples:,} examples: the pilot tasks, on which you must not calibrate."
         )
 
     def _row(self, cell: Cell) -> dict[str, str]:
@@ -563,7 +504,7 @@ class Outlook:
         row = {"alpha": f"{cell.alpha:g}", "epsilon": f"{cell.epsilon:g}"}
         row[self._title] = self._show(cell)
         row |= {x: self._show(self._find(x, cell)) for x in [*self.variants][1:]}
-        is_known = not (cell.is_infeasible() or math.isnan(cell.size.value))
+        is_known = not (cell.is_infeasible or math.isnan(cell.size.value))
         if found.spread is not None:
             has_share = is_known and found.spread > 0 and cell.size.value < math.inf
             return row | {"of spread": f"{cell.size.value / found.spread:.0%}" if has_share else ""}
@@ -587,26 +528,24 @@ class Outlook:
         """Return a set size as text, or why there is none."""
         if cell.tasks_needed is not None:
             return f"needs {cell.tasks_needed} tasks"
-        if cell.is_infeasible():
+        if cell.is_infeasible:
             return "refused"
         if cell.size.value == math.inf:
             return "infinite"
-        return cell.size.format(".2f" if self.main.classes else ".3g")
+        return format_estimate(cell.size, ".2f" if self.main.classes else ".3g")
 
     def _describe_columns(self) -> list[str]:
         """Return what the columns mean."""
         found, lines = self.main, []
         about = "± its 95% interval at the threshold expected; yours may differ more"
         if found.spread is not None:
-            span = f"the middle 90% of the true numbers span {found.spread:.3g}"
-            lines.append(f"width: mean width of the intervals, {about}; {span}")
+            middle = f"the middle 90% of the true numbers span {found.spread:.3g}"
+            lines.append(f"width: mean width of the intervals, {about}; {middle}")
         else:
             share = f"{found.prevalence[self._rarest]:.1%} of the examples"
-            lines += [
-                f"set size: mean number of labels, of {len(found.classes)}, {about}",
-                f"{self._missed}: how many of this class, {share}, have a set without it",
-                "per class: set size with a guarantee for each class, --per-class",
-            ]
+            lines.append(f"set size: mean number of labels, of {len(found.classes)}, {about}")
+            lines.append(f"{self._missed}: how many of this class, {share}, have a set without it")
+            lines.append("per class: set size with a guarantee for each class, --per-class")
         if "if i.i.d." in self.variants:
             what = "set size" if found.spread is None else "width"
             lines.append(f"if i.i.d.: {what} with --sampling iid, which must be true of your tasks")
@@ -616,25 +555,22 @@ class Outlook:
 
     def _decide(self) -> list[str]:
         """Return which classes are mostly missed, and whether a guarantee per class is possible."""
-        lost = {
-            label: [x.epsilon for x in self.shared if x.missed[label].value > _MOST_MISSED]
-            for label in self.main.classes
-        }
-        cases = [f"{label!r} from epsilon {min(at):g}" for label, at in lost.items() if at]
+        cases = []
+        for label in self.main.classes:
+            if lost := [x.epsilon for x in self.shared if x.missed[label].value > _MOST_MISSED]:
+                cases.append(f"{label!r} from epsilon {min(lost):g}")
         if not cases:
             return []
         remedy = "Use a smaller epsilon: a guarantee per class is refused at all of these levels."
-        if any(cell.per_class and not cell.is_infeasible() for cell in self.main.cells):
+        if any(cell.per_class and not cell.is_infeasible for cell in self.main.cells):
             remedy = "Use per_class=True, or a smaller epsilon."
         names = _common.listed(cases, shown=3)
         return [f"One threshold misses more than half of {names}. {remedy}"]
 
     def _recommend(self) -> str:
-        best, rule = self.recommended, f"at most {self.most:.3g} labels in a set on average"
-        if self.main.spread is not None:
-            rule = f"intervals of at most {self.most:.3g} on average"
-        if self.main.classes:
-            rule += ", and no class mostly missed"
+        best, rule = self.recommended, f"intervals of at most {self.most:.3g} on average"
+        if self.main.spread is None:
+            rule = f"at most {self.most:.3g} labels in a set on average, and no class mostly missed"
         if best is None:
             return f"No levels to recommend: none of these gives {rule}."
         each = " per class" * best.per_class
@@ -644,21 +580,9 @@ class Outlook:
 
 def look_alike(one: Exploration, other: Exploration) -> bool:
     """Return whether two tables show the same set sizes, with one threshold for all classes."""
-    sizes = ([x.size.format(".2f") for x in y.cells if not x.per_class] for y in (one, other))
+    shared = ([x.size for x in y.cells if not x.per_class] for y in (one, other))
+    sizes = ([format_estimate(size, ".2f") for size in some] for some in shared)
     return next(sizes) == next(sizes)
-
-
-def _ends(numbers: list[int]) -> tuple[int, int]:
-    return min(numbers), max(numbers)
-
-
-def draw_pilot_tasks(names: Iterable[Any], number: int) -> list[Any]:
-    """Return random tasks, by a hash of their names: drawn again, they are the same ones."""
-
-    def place(name: Any) -> bytes:
-        return hashlib.sha256(f"pilot/{name}".encode("utf-8", "backslashreplace")).digest()
-
-    return sorted(names, key=place)[:number]
 
 
 def read_pilot(path: PathLike) -> Exploration:
@@ -689,15 +613,12 @@ def read_pilot(path: PathLike) -> Exploration:
     """
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
-        pilot = Exploration(
-            **{field.name: body[field.name] for field in fields(Exploration) if field.name in body}
-            | {
-                "tasks": tuple(as_task_names(body["tasks"]).tolist()),
-                "prevalence": dict(body["prevalence"]),
-                "cells": tuple(map(Cell.from_json, body["cells"])),
-                "quantiles": {e: (*map(float, cuts),) for e, cuts in body.get("quantiles", [])},
-            }
-        )
+        names = [field.name for field in fields(Exploration) if field.name in body]
+        known = {name: body[name] for name in names} | {"prevalence": dict(body["prevalence"])}
+        known |= {"tasks": tuple(as_task_names(body["tasks"]).tolist())}
+        pairs = body.get("quantiles", [])
+        known |= {"quantiles": {e: (*map(float, cuts),) for e, cuts in pairs}}
+        pilot = Exploration(**known | {"cells": tuple(map(_read_cell, body["cells"]))})
         pilot._check()
         artefact.check_written(body, pilot.to_dict())
     return pilot
@@ -743,10 +664,8 @@ def explore(
         Fractions of tasks to try.
     delta : float or None, default 0.05
         Failure probability of the guarantee.
-    split : {"joint", "tight", "even"} or float, default "joint"
-        How ``alpha`` is shared between the two steps.
-    min_examples : int, default 0
-        Leave out tasks with fewer examples (with a threshold for each class, of the class).
+    split, min_examples : optional
+        As in `Guarantee`, with one threshold for all classes and with one for each.
     n_tasks : int, optional
         Number of calibration tasks that you will have; by default as many as pilot tasks or, if
         those are too few, the smallest number that supports the guarantee.
@@ -783,15 +702,13 @@ def explore(
     >>> print(f"missed: {shared.missed[True].value:.0%}, {each.missed[True].value:.0%}")
     missed: 35%, 0%
     """
-    more: dict[str, Any] = {"delta": delta, "split": split, "min_examples": min_examples}
-    more |= options
-    levels = [(a, e) for a in _as_levels("alpha", alpha) for e in _as_levels("epsilon", epsilon)]
-    grid = [Guarantee(epsilon=e, alpha=a, **more) for a, e in levels]
+    more: Any = {"delta": delta, "split": split, "min_examples": min_examples, **options}
+    alphas, epsilons = _as_levels("alpha", alpha), _as_levels("epsilon", epsilon)
+    grid = [Guarantee(epsilon=e, alpha=a, **more) for a in alphas for e in epsilons]
     skipped, tell = check_allowed(allow), progress or _common.ignore_progress
-    check_levels(max(e for _a, e in levels), levels[-1][0], delta, allow=skipped)
-    if n_tasks is not None:
-        n_tasks = _common.as_whole_number("n_tasks", n_tasks)
-    coming = Coming(n_tasks, sizes)
+    check_levels(epsilons[-1], alphas[-1], delta, allow=skipped)
+    n_tasks = None if n_tasks is None else _common.as_whole_number("n_tasks", n_tasks)
+    coming = n_tasks, sizes
     data, _drawn = as_data(scores, tasks, labels, classes, None, within).draw_rows(0)
     names = _check_classes(data)
     if data.clusters_of([]) is not None:
@@ -805,7 +722,7 @@ def explore(
     pilot, (precision, columns) = shared.names, data.describe()
     quantiles: dict[float, tuple[float, ...]] = {}
     if names:
-        quantiles = _find_quantiles(data, names, sorted({e for _a, e in levels}), tell)
+        quantiles = _find_quantiles(data, names, epsilons, tell)
         each = _make_trials(data, names, grid, coming, tell)[1]
         tell("counting the labels in each set", 0, None)
         cuts = [np.stack([trial.without for trial in some]) for some in (trials, each)]
@@ -816,19 +733,10 @@ def explore(
         tell("measuring the intervals", 0, None)
         counted = _count_widths(data, trials, precision)
         totals = shared.task_sizes
-    return Exploration(
-        tuple(pilot.tolist()),
-        int(totals.sum()),
-        delta,
-        dict(zip(names, (totals / totals.sum()).tolist(), strict=True)) if names else {},
-        tuple(_summarise(*pair, names) for pair in zip(trials, counted, strict=True)),
-        columns or {},
-        split,
-        min_examples,
-        spread,
-        options,
-        quantiles,
-    )
+    shares = dict(zip(names, (totals / totals.sum()).tolist(), strict=True)) if names else {}
+    cells = tuple(_summarise(*pair, names) for pair in zip(trials, counted, strict=True))
+    found = tuple(pilot.tolist()), int(totals.sum()), delta, shares, cells, columns or {}
+    return Exploration(*found, split, min_examples, spread, options, quantiles)
 
 
 def _find_quantiles(
@@ -851,19 +759,8 @@ def _find_quantiles(
     return dict(zip(epsilons, map(tuple, cuts.T.tolist()), strict=True))
 
 
-class Coming(NamedTuple):
-    """What is known of the tasks to calibrate on: their number, or their sizes by class."""
-
-    tasks: int | None
-    sizes: Mapping[Any, ArrayLike] | None
-
-    def demand(self, part: Part) -> Demand:
-        """Return the demand on these tasks of one class, or of all together."""
-        sizes = self.sizes or {}
-        own = sizes.get(part.label)
-        return Demand.from_sizes(
-            part.guarantee, 0 * np.asarray(sizes[None]) if own is None else own, label=part.label
-        )
+# What is known of the tasks to calibrate on: their number, or their sizes by class.
+Coming = tuple[int | None, Mapping[Any, ArrayLike] | None]
 
 
 class _Trial(NamedTuple):
@@ -893,7 +790,7 @@ def _check_classes(data: Data) -> tuple[Any, ...]:
 def _as_levels(name: str, values: Any) -> list[float]:
     if isinstance(values, str) or not np.size(values):
         rule = f"{name} must be a sequence of numbers between 0 and 1"
-        raise InvalidInput(f"{rule}, got {values!r}.", parameter=name)
+        raise InvalidInput(f"{rule}, got {values!r}.")
     levels = np.ravel(np.asarray(values, dtype=object)).tolist()
     return sorted({_common.as_probability(name, level) for level in levels})
 
@@ -923,26 +820,30 @@ def _make_trials(
     for g, part in zip(guarantees, np.split(found.thresholds, len(grid), axis=1), strict=True):
         own = found._replace(thresholds=part)
         evidence = Evidence.from_statistics(own, classes, data.describe()[0])
-        trials.append(_trial(g, evidence, coming))
+        trials.append(_trial(g, evidence, *coming))
     return found, trials
 
 
-def _trial(guarantee: Guarantee, evidence: Evidence, coming: Coming) -> _Trial:
+def _trial(
+    guarantee: Guarantee, evidence: Evidence, number: int | None, sizes: Mapping[Any, Any] | None
+) -> _Trial:
     """Return the thresholds to expect."""
     parts, used = evidence.parts(guarantee), evidence.sizes >= guarantee.min_examples
-    least = least_tasks(guarantee, len(parts))
-    tasks = coming.tasks or max(int(used.any(axis=1).sum()), least)
-    demands = [coming.demand(part) for part in parts] if coming.sizes is not None else []
+    least, demands = least_tasks(guarantee, len(parts)), []
+    tasks = number or max(int(used.any(axis=1).sum()), least)
+    if sizes is not None:
+        none = 0 * np.asarray(sizes[None])
+        each = [(part.guarantee, sizes.get(part.label, none), part.label) for part in parts]
+        demands = [planning.Demand.from_sizes(g, own, label=label) for g, own, label in each]
     best, without = np.full(len(parts), -np.inf), np.full(used.shape, -np.inf)
     for i, part in enumerate(parts):
         some = used[:, i]
         known = (demands[i].tasks, demands[i].too_small()) if demands else (tasks,)
         if some.sum() > 1:  # with fewer, nothing is known, and every label is kept
-            best[i], without[some, i] = expected_thresholds(
-                part.thresholds[some], part.guarantee, *known
-            )
+            own = part.thresholds[some]
+            best[i], without[some, i] = expected_thresholds(own, part.guarantee, *known)
             without[~some, i] = best[i]
-    refused = not all_feasible(demands) if demands else None
+    refused = not planning.all_feasible(demands) if demands else None
     tasks = max((demand.tasks for demand in demands), default=tasks)
     return _Trial(guarantee, tasks, least, best, without, used, refused)
 
@@ -961,17 +862,13 @@ def _count_widths(data: Data, trials: Sequence[_Trial], precision: np.dtype[Any]
 
     The thresholds of the other tasks are few distinct numbers: each is tried on all tasks.
     """
-    distinct = [np.unique(trial.without) for trial in trials]
-    tallies = iter(data.counts(np.concatenate(distinct)[:, None, None], precision))
-    counted = []
-    for trial, cuts in zip(trials, distinct, strict=True):
-        tried = [next(tallies) for _ in cuts]
-        own = np.searchsorted(cuts, trial.without[:, 0])
-        counts = np.empty((len(cuts), 3, len(own)))
-        for place, tally in zip(counts, tried, strict=True):
-            place[:, tally.task] = tally.examples, tally.missed, tally.widths
-        counted.append(counts[own, :, np.arange(len(own))].T[..., None])
-    return counted
+    distinct = np.unique(np.concatenate([trial.without for trial in trials]))
+    tallies = data.counts(distinct[:, None, None], precision)
+    counts = np.empty((len(distinct), 3, len(trials[0].without)))
+    for place, tally in zip(counts, tallies, strict=True):
+        place[:, tally.task] = tally.examples, tally.missed, tally.widths
+    own = [np.searchsorted(distinct, trial.without[:, 0]) for trial in trials]
+    return [counts[cuts, :, np.arange(len(cuts))].T[..., None] for cuts in own]
 
 
 def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:
@@ -983,14 +880,13 @@ def _summarise(trial: _Trial, counted: Counts, names: Sequence[Any]) -> Cell:
     sizes = examples.sum(axis=1)[some]
     most = (len(names), 1.0, 1.0) if names else (math.inf,)
     estimates = [
-        Estimate.of_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), limit)
+        estimate_ratio(counts.sum(axis=1)[some] / sizes, np.ones(len(sizes)), limit)
         for counts, limit in zip(kinds, most, strict=True)
     ]
     size, empty, full = estimates + [Estimate(math.nan, math.nan, math.nan)] * (3 - len(estimates))
-    of_class = {
-        name: Estimate.of_ratio(missed[used[:, j], j], examples[used[:, j], j])
-        for j, name in enumerate(names)
-    }
+    columns = zip(missed.T, examples.T, used.T, strict=True)
+    ratios = [estimate_ratio(few[here], many[here]) for few, many, here in columns]
+    of_class = dict(zip(names, ratios, strict=False))
     g, thresholds = trial.guarantee, tuple(trial.thresholds.tolist())
     levels = g.miss_rate, g.alpha, bool(g.per_class), trial.tasks, thresholds
     needed = None if feasible else trial.least

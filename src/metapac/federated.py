@@ -17,7 +17,7 @@ from metapac._common import Floats, PathLike, Progress, as_whole_number, listed,
 from metapac._text import name_score
 from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context, as_context
-from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_sites
+from metapac.data_checks import CheckWarning, check_allowed, check_levels, check_names_differ
 from metapac.errors import BadArtefact, InfeasibleGuarantee, InvalidInput, keyword
 from metapac.evidence import Evidence, Part, count_absent, first_step, join_draws
 from metapac.grouping import Data, DrawnRows, Scored, as_data
@@ -112,12 +112,8 @@ class Site:
     def __post_init__(self) -> None:
         _check_name(self.name)
         for parameter in ("model", "score"):
-            value = getattr(self, parameter)
-            if value is not None and not (isinstance(value, str) and value.strip()):
-                raise InvalidInput(
-                    f"{parameter} must be a non-empty string, got {_common.brief(value)}.",
-                    parameter=parameter,
-                )
+            if (value := getattr(self, parameter)) is not None:
+                _common.check_text(parameter, value)
         try:
             self._check_numbers()
         except InvalidInput as error:
@@ -135,10 +131,8 @@ class Site:
         thresholds = inputs.as_score_array("thresholds", self.thresholds)
         shape = rows, self.guarantee.numbers_per_task
         if examples.shape != shape[:1] or thresholds.shape != shape:
-            raise InvalidInput(
-                f"examples must have shape {shape[:1]} and thresholds {shape}, by classes and "
-                f"levels, got {examples.shape} and {thresholds.shape}."
-            )
+            text = f"examples must have shape {shape[:1]} and thresholds {shape}, by classes and"
+            raise InvalidInput(f"{text} levels, got {examples.shape} and {thresholds.shape}.")
         self._check_thresholds(thresholds)
         inputs.check_columns(self.columns, self.classes)
         evidence = join_sites([self])
@@ -154,46 +148,12 @@ class Site:
                 f"thresholds holds {value!r}, which no {self.precision.name} score can be."
             )
         if "lower" in (self.columns or {}) and np.max(thresholds) == np.inf:
-            raise InvalidInput(
-                "thresholds of predicted quantiles must be below inf: their scores, "
-                "min(y - lower, upper - y), are finite."
-            )
+            text = "thresholds of predicted quantiles must be below inf: their scores, min(y -"
+            raise InvalidInput(f"{text} lower, upper - y), are finite.")
         for value in thresholds[thresholds > 0][:1].tolist():
             if "prediction" in (self.columns or {}):
-                raise InvalidInput(
-                    f"thresholds of predicted numbers must be at most 0, got {value!r}: their "
-                    "scores, -|y - prediction| / scale, are never positive."
-                )
-
-    @classmethod
-    def from_evidence(cls, name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
-        """Return the message of a site from its evidence.
-
-        Parameters
-        ----------
-        name, guarantee : str and Guarantee
-            As in the constructor.
-        evidence : Evidence
-            Evidence of a single task: the examples of the site.
-
-        Returns
-        -------
-        Site
-            The message.
-        """
-        if len(evidence.names) != 1:
-            raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
-        return cls(
-            name,
-            guarantee,
-            tuple(evidence.sizes[0].tolist()),
-            tuple(tuple(row) for row in evidence.thresholds[0].tolist()),
-            evidence.precision,
-            evidence.classes,
-            evidence.columns,
-            range=None if evidence.ranges is None else tuple(evidence.ranges[0].tolist()),
-            within=evidence.within,
-        )
+                text = f"thresholds of predicted numbers must be at most 0, got {value!r}: their"
+                raise InvalidInput(f"{text} scores, -|y - prediction| / scale, are never positive.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the site sends, as ``metapac site --json`` prints it.
@@ -203,10 +163,8 @@ class Site:
         dict
             Its name, and examples and thresholds; with a guarantee per class, those of each class.
         """
-        rows = [
-            {"examples": examples, "thresholds": artefact.encode_floats([*thresholds])}
-            for examples, thresholds in zip(self.examples, self.thresholds, strict=True)
-        ]
+        pairs = zip(self.examples, self.thresholds, strict=True)
+        rows = [{"examples": n, "thresholds": artefact.encode_floats([*x])} for n, x in pairs]
         if self.classes is None:
             return {"site": self.name} | rows[0]
         named = [{"class": x} | row for x, row in zip(self.classes, rows, strict=True)]
@@ -268,6 +226,16 @@ class Site:
         return body if self.within is None else body | {"within": self.within._asdict()}
 
 
+def make_message(name: str, guarantee: Guarantee, evidence: Evidence) -> Site:
+    """Return the message of a site from its evidence, that of a single task."""
+    if len(evidence.names) != 1:
+        raise InvalidInput(f"a site must be one task, got {len(evidence.names)}.")
+    counts = tuple(evidence.sizes[0].tolist()), tuple(map(tuple, evidence.thresholds[0].tolist()))
+    more: Any = {name: getattr(evidence, name) for name in ("classes", "columns", "within")}
+    more["range"] = None if evidence.ranges is None else tuple(evidence.ranges[0].tolist())
+    return Site(name, guarantee, *counts, evidence.precision, **more)
+
+
 def make_site(
     method: MetaPS,
     scores: ArrayLike | Data,
@@ -323,9 +291,8 @@ def make_site(
     ((4.0,),)
     """
     if not isinstance(method, MetaPS):
-        got = type(method).__name__
-        rule = f"method, which comes first, must be a MetaPS, got {got}."
-        raise InvalidInput(rule, parameter="method")
+        text = f"method, which comes first, must be a MetaPS, got {type(method).__name__}."
+        raise InvalidInput(text, parameter="method")
     _check_name(name)  # fail fast
     guarantee = method._make_guarantee()
     check_levels(guarantee.epsilon, guarantee.alpha, guarantee.delta, allow=allow)
@@ -341,20 +308,18 @@ def make_site(
         data.check_no_labels()
     origin = data.add_origin(Context())
     data, drawn = data.draw_rows(rng, name)
-    evidence = first_step(
-        data, guarantee, check_allowed(allow), progress or _common.ignore_progress
-    )
-    evidence = evidence._replace(within=drawn)
+    tell = progress or _common.ignore_progress
+    evidence = first_step(data, guarantee, check_allowed(allow), tell)._replace(within=drawn)
     if absent := dict.fromkeys(lacking, evidence.names.tolist()):
         evidence = evidence.declare_lacking(guarantee, absent)
-    site = Site.from_evidence(name, guarantee, evidence)
+    site = make_message(name, guarantee, evidence)
     return replace(site, model=origin.model, score=origin.score and name_score(origin.score))
 
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = f"name must be one line without spaces at its ends, got {_common.brief(name)}."
-        raise InvalidInput(rule, parameter="name")
+        raise InvalidInput(rule)
 
 
 def _as_site(table: Any, guarantee: Guarantee) -> Any:
@@ -367,11 +332,9 @@ def _as_site(table: Any, guarantee: Guarantee) -> Any:
     if not guarantee.per_class or columns.score is None or columns.classes is not None:
         return table
     if not isinstance(guarantee.epsilon, Mapping):
-        raise InvalidInput(
-            "classes must name all classes if score is passed: they must be the same at every "
-            "site, and this one may lack some.",
-            parameter=("classes", "score"),
-        )
+        text = "classes must name all classes if score is passed: they must be the same at every"
+        text += " site, and this one may lack"
+        raise InvalidInput(f"{text} some.", parameter=("classes", "score"))
     return table.with_columns(classes=list(guarantee.epsilon))
 
 
@@ -407,22 +370,16 @@ def read_site(path: PathLike) -> Site:
     with artefact.decoding(path, FORMAT):
         guarantee = Guarantee(**artefact.decode_parameters(body["parameters"]))
         if body["levels"] != _levels(guarantee):
-            raise BadArtefact(
-                f"{path} has thresholds at levels {body['levels']}, but this metapac expects "
-                f"{_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one version at "
-                "all sites."
-            )
-        site = Site(
-            body["site"],
-            guarantee,
-            tuple(map(int, body["examples"])),
-            tuple(tuple(map(float, row)) for row in body["thresholds"]),
-            body["precision"],
-            None if body["classes"] is None else tuple(body["classes"]),
-            **{name: body.get(name) for name in ("columns", "model", "score")},
-            range=tuple(map(float, body["range"])) if "range" in body else None,  # type: ignore[arg-type]
-            within=DrawnRows.from_json(body["within"]) if "within" in body else None,
-        )
+            text = f"{path} has thresholds at levels {body['levels']}, but this metapac expects"
+            text += f" {_levels(guarantee)} for {keyword('split', guarantee.split)}. Use one"
+            raise BadArtefact(f"{text} version at all sites.")
+        counts = tuple(map(int, body["examples"]))
+        thresholds = tuple(tuple(map(float, row)) for row in body["thresholds"])
+        more: Any = {name: body.get(name) for name in ("columns", "model", "score")}
+        more["classes"] = None if body["classes"] is None else tuple(body["classes"])
+        more["range"] = tuple(map(float, body["range"])) if "range" in body else None
+        more["within"] = DrawnRows.from_json(body["within"]) if "within" in body else None
+        site = Site(body["site"], guarantee, counts, thresholds, body["precision"], **more)
         artefact.check_written(body, site._to_json())
     return site
 
@@ -451,11 +408,11 @@ def join_sites(sites: list[Site]) -> Evidence:
 
 def _shared_columns(sites: list[Site]) -> dict[str, Any] | None:
     """Return the columns of all sites; if they differ, only the classes that all name."""
-    columns = [site.columns or {} for site in sites]
-    if all(each == columns[0] for each in columns):
+    first, *others = (site.columns or {} for site in sites)
+    if all(each == first for each in others):
         return sites[0].columns
-    named = all("classes" in each for each in columns)
-    return {"classes": columns[0]["classes"]} if named else None
+    is_named = all("classes" in each for each in (first, *others))
+    return {"classes": first["classes"]} if is_named else None
 
 
 _Named = tuple[str, Site]  # what messages call the site, by its name or by its file, and the site
@@ -477,12 +434,11 @@ def check_agreement(named: list[_Named], allow: Iterable[str]) -> None:
     seen: dict[str, str] = {}
     for where, site in named:
         if site.name in seen:
-            raise InvalidInput(
-                f"{where} and {seen[site.name]} are both of site {site.name!r}, and a site counts "
-                "only once. Leave one out; if they are two sites, give them two names."
-            )
+            text = f"{where} and {seen[site.name]} are both of site {site.name!r}, and a site"
+            text += " counts only once. Leave one out; if they are two sites, give them two"
+            raise InvalidInput(f"{text} names.")
         seen[site.name] = where
-    check_sites(seen, allow=allow)
+    check_names_differ(seen, what="site", allow=allow)
 
 
 def _require_same(stated: list[tuple[str, Any]], describe: Callable[[Any], str]) -> None:
@@ -490,10 +446,9 @@ def _require_same(stated: list[tuple[str, Any]], describe: Callable[[Any], str])
     for where, value in stated[1:]:
         first, expected = stated[0]
         if value != expected:
-            raise InvalidInput(
-                f"{where} has {describe(value)}, but {first} has {describe(expected)}. A guarantee "
-                "holds for one: run 'metapac site' with the same options everywhere."
-            )
+            text = f"{where} has {describe(value)}, but {first} has {describe(expected)}. A"
+            text += " guarantee holds for one: run 'metapac site' with the same options"
+            raise InvalidInput(f"{text} everywhere.")
 
 
 def _warn_of_differences(named: list[_Named]) -> None:
@@ -507,12 +462,9 @@ def _warn_of_differences(named: list[_Named]) -> None:
     first = named[0]
     others = [other for other in named if (other[1].columns or {}) != (first[1].columns or {})]
     for where, other in others[:1]:
-        text = (
-            f"{where} and {first[0]} have scores from different columns: {_describe(other)} and "
-            f"{_describe(first[1])}. The promise stores none of them: name the columns when you "
-            "predict."
-        )
-        warn(CheckWarning(text))
+        text = f"{where} and {first[0]} have scores from different columns: {_describe(other)} and "
+        text += f"{_describe(first[1])}. The promise stores none of them: name the columns when you"
+        warn(CheckWarning(f"{text} predict."))
     unnamed = [site for site in sites if site.model is None]
     if 0 < len(unnamed) < len(sites):
         text = "did not name the model, so it cannot be compared with that of the others."
@@ -540,11 +492,8 @@ def _add_origin(named: list[_Named], context: Context) -> Context:
         given = getattr(context, key)
         if stated and given is not None and name_score(given) != stated[0][1]:
             where, name = stated[0]
-            raise InvalidInput(
-                f"{key} must be {name!r}, which {where} names as the {title} of its scores, got "
-                f"{given!r}. Leave it out.",
-                parameter=key,
-            )
+            text = f"{key} must be {name!r}, which {where} names as the {title} of its scores, got"
+            raise InvalidInput(f"{text} {given!r}. Leave it out.")
         if stated and not given:
             context = replace(context, **{key: values[0][1]})
     return context
@@ -609,11 +558,9 @@ def combine_sites(
     0.075
     """
     if isinstance(sites, str | os.PathLike | Site):
-        raise InvalidInput("sites must be a list of sites or of their files.", parameter="sites")
-    named = [
-        (f"site {site.name!r}", site) if isinstance(site, Site) else (str(site), read_site(site))
-        for site in sites
-    ]
+        raise InvalidInput("sites must be a list of sites or of their files.")
+    read = [(site, site if isinstance(site, Site) else read_site(site)) for site in sites]
+    named = [(f"site {s.name!r}" if given is s else str(given), s) for given, s in read]
     if not named:
         raise InvalidInput("sites is empty; pass at least one file written by 'metapac site'.")
     check_agreement(named, allow)
@@ -625,19 +572,17 @@ def combine_sites(
         if guarantee.dishonest not in (0, dishonest):
             agreed = keyword("dishonest", guarantee.dishonest)
             text = f"dishonest must be left out, since the sites agreed on {agreed}"
-            raise InvalidInput(f"{text}, got {dishonest!r}.", parameter="dishonest")
+            raise InvalidInput(f"{text}, got {dishonest!r}.")
         guarantee = replace(guarantee, dishonest=dishonest)
     absent = count_absent(invited, len(ordered))
+    options: Any = {"on_infeasible": on_infeasible, "context": about, "allow": allow}
     try:
         evidence = join_sites(ordered)._replace(absent=absent)
         kind = MetaRisk if hold_losses(evidence.columns) else MetaPS
-        return kind.from_evidence(
-            guarantee, evidence, on_infeasible=on_infeasible, context=about, allow=allow
-        )
+        return kind.from_evidence(guarantee, evidence, **options)
     except InfeasibleGuarantee as error:
-        raise InfeasibleGuarantee(
-            f"{error} For another guarantee, every site has to write its file again."
-        ) from None
+        text = f"{error} For another guarantee, every site has to write its file again."
+        raise InfeasibleGuarantee(text) from None
 
 
 class Liars(NamedTuple):
@@ -645,10 +590,8 @@ class Liars(NamedTuple):
 
     Attributes
     ----------
-    to_keep_all : int
-        To force every label into every set.
-    to_empty : int
-        To make every set empty.
+    to_keep_all, to_empty : int
+        To force every label into every set, and to make every set empty.
     """
 
     to_keep_all: int
@@ -699,11 +642,8 @@ def summarise_liars(predictor: MetaPS) -> dict[str, int]:
     for part in predictor._evidence.parts(predictor.guarantee_):
         sent = part.thresholds[part.used]
         small = (sent == -np.inf).sum(axis=0).tolist()
-        liars = Liars(0, 0)
-        if len(sent):
-            liars = count_liars(part.guarantee, part.tasks, small)
-            liars = liars._replace(to_empty=liars.to_empty - part.absent)
-        numbers.append((len(sent), *liars))
+        keep, empty = count_liars(part.guarantee, part.tasks, small) if len(sent) else (0, 0)
+        numbers.append((len(sent), keep, empty - part.absent * (len(sent) > 0)))
     fewest = map(min, zip(*numbers, strict=True))
     return dict(zip(("sites", *Liars._fields), fewest, strict=True))
 
@@ -713,7 +653,7 @@ def describe_liars(predictor: MetaPS) -> str:
     sites, to_keep_all, to_empty = summarise_liars(predictor).values()
     if not to_keep_all:
         return ""
-    ones = "1 dishonest one" if to_keep_all == 1 else f"{to_keep_all} dishonest ones"
+    ones = f"{to_keep_all} dishonest one{'s' * (to_keep_all > 1)}"
     widen, narrow = "force every label into every set", "empty every set"
     if predictor._is_interval:
         widen, narrow = "make every interval infinite", "shrink every interval to its prediction"
@@ -811,21 +751,17 @@ def bound_threshold(predictor: Any, liars: int = 1, *, label: Any = None) -> tup
     predictor.check_calibrated()
     parts = {part.label: part for part in predictor._evidence.parts(predictor.guarantee_)}
     if label not in parts:
-        raise InvalidInput(
-            f"label must be one of {listed([repr(name) for name in parts])}, got {label!r}."
-        )
+        known = listed([*map(repr, parts)])
+        raise InvalidInput(f"label must be one of {known}, got {label!r}.")
     part = parts[label]
     liars = as_whole_number("liars", liars, minimum=0)
     sites = len(part.used) + part.absent
     if liars > sites:
         raise InvalidInput(f"liars must be at most the number of sites, {sites}, got {liars}.")
-    counted = part.tasks
     unsure = liars if part.guarantee.min_examples else 0
-    ranges = [
-        _bound(part, honest, liars)
-        for honest in range(max(counted - unsure, 0), min(counted + unsure, sites) + 1)
-    ]
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
+    least, most = max(part.tasks - unsure, 0), min(part.tasks + unsure, sites)
+    lows, highs = zip(*(_bound(part, n, liars) for n in range(least, most + 1)), strict=True)
+    return min(lows), max(highs)
 
 
 def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:
@@ -840,8 +776,8 @@ def _bound(part: Part, honest: int, liars: int) -> tuple[float, float]:
     padded = np.pad(sent, ((liars, liars), (0, 0)), constant_values=((-np.inf, np.inf), (0, 0)))
     ranks = part.guarantee.allowed_low_thresholds(honest) if honest else ()
     invented, hidden = max(len(sent) - honest, 0), max(honest - len(sent), 0)
-    low, high = (
-        [padded[rank + shift, level] for level, rank in enumerate(ranks) if rank >= 0]
-        for shift in (invented, 2 * liars - hidden)
-    )
-    return float(max(low, default=-np.inf)), float(max(high, default=-np.inf))
+    usable = [(level, rank) for level, rank in enumerate(ranks) if rank >= 0]
+    shifts = invented, 2 * liars - hidden
+    ends = ([padded[rank + shift, level] for level, rank in usable] for shift in shifts)
+    low, high = (float(max(end, default=-np.inf)) for end in ends)
+    return low, high

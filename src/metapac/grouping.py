@@ -19,17 +19,8 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac import inputs
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    Progress,
-    as_whole_number,
-    check_same_index,
-    check_same_length,
-    on_host,
-)
+from metapac import _common, inputs
+from metapac._common import Array, Counts, Floats, as_whole_number, check_same_length
 from metapac.data_checks import Facts, Repeats, find_facts, find_ranges
 from metapac.errors import InvalidInput
 from metapac.sets import label_lists
@@ -75,38 +66,6 @@ class SetCounts(NamedTuple):
     single: Counts
     full: Counts
 
-    def sum_by(self, index: Counts, length: int) -> SetCounts:
-        """Return the sums over groups with the same index.
-
-        Parameters
-        ----------
-        index : ndarray of int
-            Index of each group.
-        length : int
-            Number of sums.
-
-        Returns
-        -------
-        SetCounts
-            The sums.
-        """
-        return SetCounts(*(sum_by(column, index, length) for column in self))
-
-    def take(self, which: Array) -> SetCounts:
-        """Return the counts of some groups.
-
-        Parameters
-        ----------
-        which : ndarray
-            Indices or booleans.
-
-        Returns
-        -------
-        SetCounts
-            Their counts.
-        """
-        return SetCounts(*(column[which] for column in self))
-
 
 class Tally(NamedTuple):
     """Counts for each group of examples of one task and, if labels are known, one class."""
@@ -124,15 +83,25 @@ class Tally(NamedTuple):
 
     def take(self, which: NDArray[np.bool_]) -> Tally:
         """Return the groups that are chosen, with all tasks."""
-        by_group = ("task", "examples", "missed", "label", "sets", "widths")
+        by_group = ("task", "examples", "missed", "label", "widths")
         columns = {name: getattr(self, name) for name in by_group}
-        place = np.flatnonzero(which)
-        return self._replace(**{k: v.take(place) for k, v in columns.items() if v is not None})
+        some: Any = {k: v[which] for k, v in columns.items() if v is not None}
+        return self._replace(**some, sets=self.sets and take_sets(self.sets, which))
 
 
 def sum_by(column: Array, index: Counts, length: int) -> Counts:
     """Return the sums of the entries with the same index."""
     return np.bincount(index, weights=column, minlength=length).astype(np.int64)
+
+
+def sum_sets(sets: SetCounts, index: Counts, length: int) -> SetCounts:
+    """Return the sums of set counts over groups with the same index."""
+    return SetCounts(*(sum_by(column, index, length) for column in sets))
+
+
+def take_sets(sets: SetCounts, which: Array) -> SetCounts:
+    """Return the set counts of some groups."""
+    return SetCounts(*(column[which] for column in sets))
 
 
 class Row(NamedTuple):
@@ -155,11 +124,9 @@ class DrawnRows(NamedTuple):
     def check_several(self, tasks: int) -> None:
         """Raise InvalidInput if every task is a single unit, as with the column of tasks."""
         if self.units <= tasks and self.rows > self.units:
-            raise InvalidInput(
-                f"within must tell units apart within a task, and gives each of {tasks} tasks a "
-                f"single one, of {self.rows} rows in all. Does it hold the tasks themselves?",
-                parameter="within",
-            )
+            text = f"within must tell units apart within a task, and gives each of {tasks} tasks a"
+            text += f" single one, of {self.rows} rows in all. Does it hold the tasks"
+            raise InvalidInput(f"{text} themselves?")
 
     def describe(self, unit: str, row: str, rows: str) -> str:
         """Return what counts, as part of a sentence."""
@@ -229,7 +196,9 @@ class Data(Protocol):
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of examples of each task, by class or, as None, of all together."""
 
-    def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
+    def order_statistics(
+        self, rank: RankRule, *, by_class: bool, progress: _common.Progress
+    ) -> Statistics:
         """Return the scores of some ranks in each task, or in each class of a task."""
 
     def counts(
@@ -281,12 +250,11 @@ class Scored(Data):
     classes : sequence, optional
         Class of each column of ``scores``; by default those of the calibration, or 0, 1, ...
     clusters : array_like, shape (n,), or mapping from task, optional
-        Cluster of each example or task. Needed if the promise was calibrated with clusters.
+        Cluster of each example or task, as in ``MetaPS.calibrate``.
     columns : dict, optional
         Columns that a promise file names, if the scores are those of predicted numbers.
     within : array_like, shape (n,), optional
-        Unit of each example, such as its household: one random example of each unit of a task
-        counts. Needed if the promise was calibrated with units.
+        Unit of each example, as in ``MetaPS.calibrate``.
     known : sequence, optional
         Classes that were calibrated, in their order, if ``scores`` are those of true labels.
     keys : array_like, shape (n,), optional
@@ -321,7 +289,7 @@ class Scored(Data):
         """Return scores that all belong to one task."""
         if isinstance(scores, Data):
             got = type(scores).__name__
-            raise InvalidInput(f"scores must be an array, got {got}.", parameter="scores")
+            raise InvalidInput(f"scores must be an array, got {got}.")
         array = inputs.as_score_array("scores", scores)
         return cls(scores, np.zeros(array.shape[:1], int), labels, classes)
 
@@ -333,7 +301,7 @@ class Scored(Data):
     @cached_property
     def ids(self) -> Array:
         """The task of each example."""
-        check_same_index("scores", self.scores, "tasks", self.tasks)
+        _common.check_same_index("scores", self.scores, "tasks", self.tasks)
         ids = inputs.as_task_ids(self.tasks)
         check_same_length("scores", self.array, "tasks", ids)
         return ids
@@ -358,7 +326,7 @@ class Scored(Data):
             return self.matrix.classes, self.matrix.codes
         if self.labels is None:
             return None
-        check_same_index("scores", self.scores, "labels", self.labels)
+        _common.check_same_index("scores", self.scores, "labels", self.labels)
         coded = inputs.as_class_codes(self.labels)
         check_same_length("scores", self.array, "labels", coded[1])
         if self.known is None:
@@ -367,7 +335,7 @@ class Scored(Data):
 
     def check_tasks(self) -> None:
         if self.tasks is None:
-            raise InvalidInput("tasks must hold the task of each example.", parameter="tasks")
+            raise InvalidInput("tasks must hold the task of each example.")
 
     def has_class_scores(self) -> bool:
         return self.matrix is not None
@@ -399,12 +367,12 @@ class Scored(Data):
         if not by_class or self.coded is None:
             return {None: np.bincount(task, minlength=len(names))}
         classes, label = self.coded
-        return {
-            name: np.bincount(task[label == i], minlength=len(names))
-            for i, name in enumerate(classes)
-        }
+        each = (np.bincount(task[label == i], minlength=len(names)) for i in range(len(classes)))
+        return dict(zip(classes, each, strict=True))
 
-    def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
+    def order_statistics(
+        self, rank: RankRule, *, by_class: bool, progress: _common.Progress
+    ) -> Statistics:
         scores, ids, label = self.true_scores, self.ids, None
         if not by_class:
             groups = _group(scores, ids)
@@ -435,7 +403,7 @@ class Scored(Data):
         for trial in thresholds:
             cuts = np.broadcast_to(trial[place], (len(task), width))
             missed, sets = self._compare(cuts, code, precision)
-            sets = sets and sets.sum_by(group, len(groups))
+            sets = sets and sum_sets(sets, group, len(groups))
             counts = np.bincount(group), sum_by(missed, group, len(groups)), ranges
             tallies.append(Tally(names, groups // width, *counts, classes, label, sets))
         return tallies
@@ -506,16 +474,13 @@ class Scored(Data):
         def take(values: Any, name: str) -> Any:
             if values is None or isinstance(values, Mapping):
                 return values
-            if hasattr(values, "iloc"):
-                return values.iloc[rows]
-            return inputs.as_column(name, values)[rows]
+            column = values.iloc if hasattr(values, "iloc") else inputs.as_column(name, values)
+            return column[rows]
 
-        if hasattr(self.scores, "iloc"):
-            scores = self.scores.iloc[rows]
-        else:
-            is_array = inputs.is_bfloat16(self.scores)
-            scores = (self.scores if is_array else np.asarray(on_host(self.scores)))[rows]
-        some = {"scores": scores, "tasks": self.ids[rows], "within": None}
+        scores = getattr(self.scores, "iloc", self.scores)  # of a data frame, its rows
+        if scores is self.scores and not inputs.is_bfloat16(scores):
+            scores = np.asarray(_common.on_host(scores))
+        some = {"scores": scores[rows], "tasks": self.ids[rows], "within": None}
         some |= {name: take(getattr(self, name), name) for name in ("labels", "clusters")}
         classes = self.classes if self.matrix is None else self.matrix.classes
         return replace(self, **some, classes=classes)
@@ -540,13 +505,13 @@ def as_data(
     if not isinstance(scores, Data):
         if isinstance(scores, str | os.PathLike) or (hasattr(scores, "columns") and tasks is None):
             rule = "scores must be an array beside tasks, or a table from open_table"
-            raise InvalidInput(f"{rule}, got {type(scores).__name__}.", parameter="scores")
+            raise InvalidInput(f"{rule}, got {type(scores).__name__}.")
         return Scored(scores, tasks, labels, classes, clusters, within=within)
     given = {"tasks": tasks, "labels": labels, "classes": classes}
     given |= {"clusters": clusters, "within": within}
     for name in (name for name, value in given.items() if value is not None):
         rule = f"{name} must be left out: a table names its columns, in Columns"
-        raise InvalidInput(f"{rule}.", parameter=name)
+        raise InvalidInput(f"{rule}.")
     return replace(scores)  # type: ignore[type-var]  # what a table knew of its values is gone
 
 

@@ -12,28 +12,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from metapac._common import (
-    as_probability,
-    as_whole_number,
-    brief,
-    check_bool,
-    check_one_of,
-    listed,
-)
+from metapac import ranks
+from metapac._common import as_probability, as_whole_number, brief, check_bool, check_one_of, listed
 from metapac.binomial import min_integer
 from metapac.columns import hold_losses, hold_numbers
 from metapac.errors import InvalidInput, keyword
 from metapac.inputs import as_plain_label
-from metapac.ranks import (
-    ONE_NEW_TASK,
-    Level,
-    NewTasks,
-    cap_ranks,
-    equal_share,
-    expectation_rank,
-    failure_of_ranks,
-    joint_ranks,
-)
+from metapac.ranks import ONE_NEW_TASK, Level, NewTasks, cap_ranks, joint_ranks
 
 SAMPLED = "that calibration and new examples are sampled in the same way"
 BALANCED = " (all balanced by class, or none)"
@@ -113,13 +98,11 @@ def _describe_sets(threshold: Thresholds) -> str:
     return "the sets" if threshold is None else f"the sets {{label: score >= {threshold!r}}}"
 
 
-def describe_example_guarantee(
-    epsilon: float, delta: float, *, examples: int, threshold: float
-) -> str:
+def describe_example_guarantee(epsilon: float, delta: float, examples: int, cut: float) -> str:
     """Return the guarantee of ``PS``, which covers new examples but no single task."""
     return (
         f"With confidence {percent(delta, complement=True)} over the draw of the {examples} "
-        f"calibration examples, {_describe_sets(threshold)} miss the true label at most "
+        f"calibration examples, {_describe_sets(cut)} miss the true label at most "
         f"{percent(epsilon)} of the time on new examples, provided that these are drawn i.i.d. "
         "from the same distribution, that no calibration example was seen in training, and that "
         "the score function is fixed; this says nothing about any one task within that "
@@ -151,10 +134,8 @@ def describe_uninformative(
     elif threshold == 0:
         start = "The threshold is 0.0, so, if scores are probabilities,"
         effect = f"{what} is kept whatever its score"
-    return (
-        f"{start} {effect}, and the guarantee says little: in {at_bottom} of {tasks} tasks "
-        f"({at_bottom / tasks:.0%}) more {excess} than may be missed."
-    )
+    text = f"{start} {effect}, and the guarantee says little: in {at_bottom} of {tasks} tasks"
+    return f"{text} ({at_bottom / tasks:.0%}) more {excess} than may be missed."
 
 
 def percent(fraction: float, *, complement: bool = False) -> str:
@@ -293,7 +274,7 @@ class Guarantee:
         for (one, other), reason in REFUSED.items():
             if _is_asked(self, one) and _is_asked(self, other):
                 names = one.partition("=")[0], other.partition("=")[0]
-                text = f"{_show_asked(self, one)} and {_show_asked(self, other)}"
+                text = " and ".join(keyword(name, getattr(self, name)) for name in names)
                 raise InvalidInput(f"{text} cannot be combined: {reason}.", parameter=names)
 
     @property
@@ -363,14 +344,14 @@ class Guarantee:
         """
         if self.delta is not None:
             of_list = self.list_of_new_tasks
-            ranks = joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
-            return ranks if self.randomise is None else cap_ranks(tasks, self.levels, ranks)
+            allowed = joint_ranks(tasks, self.levels, self.delta, of_list, self.dishonest)
+            return allowed if self.randomise is None else cap_ranks(tasks, self.levels, allowed)
         if len(self.levels) > 1:
             return joint_ranks(tasks, self.levels, self.alpha_honest, ONE_NEW_TASK, self.dishonest)
         # Floats are read as the decimals they print as, so that 0.3 x 0.85 x 200 is exactly 51.
         alpha, within = Fraction(repr(self.alpha_honest)), Fraction(repr(self.alpha_within))
         share = alpha / 2 if self.split == "even" else alpha * (1 - within)
-        rank = expectation_rank(tasks, share)
+        rank = ranks.expectation_rank(tasks, share)
         return (rank - self.dishonest if rank >= self.dishonest else -1,)
 
     def free_shift(self, tasks: int) -> float:
@@ -389,29 +370,30 @@ class Guarantee:
         float
             The largest shift, rounded down to four digits after the point; includes ``shift``.
         """
-        ranks = self.allowed_low_thresholds(tasks)
-        if self.new_tasks is not None or max(ranks) < 0:
+        allowed = self.allowed_low_thresholds(tasks)
+        if self.new_tasks is not None or max(allowed) < 0:
             return 0.0
         step, high = 1e-4, 1
 
         def fails(steps: int) -> bool:
             shifted = Fraction(repr(self.alpha)) - steps * Fraction(repr(step))
-            return shifted <= 0 or not self._satisfies(tasks, ranks, _rounded_down(shifted))
+            return shifted <= 0 or not self._satisfies(tasks, allowed, _rounded_down(shifted))
 
         while not fails(high):  # it is slow, and usually one of the first does
             high *= 2
         return round((min_integer(fails, high // 2, high) - 1) * step, 4)
 
-    def _satisfies(self, tasks: int, ranks: Sequence[int], alpha: float) -> bool:
+    def _satisfies(self, tasks: int, allowed: Sequence[int], alpha: float) -> bool:
         """Return whether ranks that are allowed at ``alpha_honest`` are allowed at ``alpha``."""
         within = (level.alpha_within for level in self.levels)
         levels = tuple(Level(t, _across(self.split, alpha, t)) for t in within)
-        if self.randomise is not None and cap_ranks(tasks, levels, tuple(ranks)) != tuple(ranks):
+        is_random, few = self.randomise is not None, tuple(allowed)
+        if is_random and cap_ranks(tasks, levels, few) != few:
             return False
-        used = [rank + self.dishonest if rank >= 0 else rank for rank in ranks]
+        used = [rank + self.dishonest if rank >= 0 else rank for rank in allowed]
         limit = alpha if self.delta is None else self.delta
         of_list = ONE_NEW_TASK if self.delta is None else None
-        return failure_of_ranks(tasks, levels, used, of_list) <= limit
+        return ranks.failure_of_ranks(tasks, levels, used, of_list) <= limit
 
     @property
     def alpha_within(self) -> float:
@@ -491,8 +473,7 @@ class Guarantee:
         dict of str to object
             Parameters by name, from which the guarantee can be constructed again.
         """
-        rare = {field.name: field.default for field in fields(self)[_N_COMMON:]}
-        return {k: v for k, v in asdict(self).items() if k not in rare or v != rare[k]}
+        return drop_defaults(asdict(self), always=4)  # epsilon, alpha, delta and split
 
     def __str__(self) -> str:
         return self.sentence()
@@ -526,10 +507,8 @@ class Guarantee:
         columns = columns or {}
         of_class = f" of {'each' if self.is_together else 'that'} class" if self.per_class else ""
         size = f" with at least {self.min_examples} examples{of_class}" if self.min_examples else ""
-        unit, units = cluster or ("task", "tasks")
-        of_list, drawn = self.list_of_new_tasks, units
-        if cluster is not None:
-            drawn = f"{units} and of one task in each"
+        (unit, units), of_list = cluster or ("task", "tasks"), self.list_of_new_tasks
+        drawn = units if cluster is None else f"{units} and of one task in each"
         count = "" if tasks is None else f"{tasks} "
         draw = f"over the draw of the {count}calibration {drawn}{size}"
         draw += " and of the seed" * (self.randomise is not None)
@@ -544,10 +523,8 @@ class Guarantee:
             start = f"With confidence {percent(self.delta, complement=True)} {draw}, {claim},"
         else:
             alike = f"calibration {units} and new {units} are exchangeable"
-            start = (
-                f"On average {draw}, {claim}; this is an average over calibrations (delta=None) "
-                "and gives no confidence for this one; it holds"
-            )
+            start = f"On average {draw}, {claim}; this is an average over calibrations (delta=None)"
+            start += " and gives no confidence for this one; it holds"
         if self.shift:
             alike += f" (but for up to {percent(self.shift)} of new {units}, from elsewhere)"
         fixed, mix = "the score function", BALANCED * averages_classes(self, columns)
@@ -570,7 +547,7 @@ def _checked_epsilon(epsilon: Any, *, per_class: PerClass) -> Epsilon:
         return as_probability("epsilon", epsilon)
     if not (epsilon and per_class is True):
         rule = "one number or, if per_class=True, a mapping that is not empty"
-        raise InvalidInput(f"epsilon must be {rule}, got {dict(epsilon)!r}.", parameter="epsilon")
+        raise InvalidInput(f"epsilon must be {rule}, got {dict(epsilon)!r}.")
     return {
         as_plain_label(label): as_probability("epsilon", rate, scope=f" of class {label!r}")
         for label, rate in epsilon.items()
@@ -584,12 +561,11 @@ def _checked_offsets(offsets: Any, *, per_class: PerClass) -> dict[Any, float] |
         text = f"offsets are for per_class={TOGETHER!r}, got {keyword('per_class', per_class)}."
         raise InvalidInput(text, parameter="offsets")
     if not (isinstance(offsets, Mapping) and offsets):
-        text = f"offsets must be a mapping from class to number, got {brief(offsets)}."
-        raise InvalidInput(text, parameter="offsets")
+        raise InvalidInput(f"offsets must be a mapping from class to number, got {brief(offsets)}.")
     for label, offset in offsets.items():
         if not (isinstance(offset, numbers.Real) and math.isfinite(float(offset))):
             text = f"offsets must be finite numbers, got {offset!r} for class {label!r}."
-            raise InvalidInput(text, parameter="offsets")
+            raise InvalidInput(text)
     return {as_plain_label(label): float(offset) for label, offset in offsets.items()}
 
 
@@ -599,16 +575,13 @@ def _checked_split(split: Any) -> Split:
     if isinstance(split, str) and split in SPLITS:
         return split
     rule = "'joint', 'tight', 'even' or a number above 0 and at most 0.5"
-    raise InvalidInput(f"split must be {rule}, got {split!r}.", parameter="split")
+    raise InvalidInput(f"split must be {rule}, got {split!r}.")
 
 
-def drop_defaults(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def drop_defaults(parameters: Mapping[str, Any], always: int = 6) -> dict[str, Any]:
     """Return the parameters to store, without those since version 0.3 that have their default."""
-    rare = {field.name: field.default for field in fields(Guarantee)[_N_STORED:]}
+    rare = {field.name: field.default for field in fields(Guarantee)[always:]}
     return {k: v for k, v in parameters.items() if k not in rare or v != rare[k]}
-
-
-_N_STORED = 6  # epsilon, alpha, delta, split, per_class and min_examples are always stored
 
 
 def keep_rule(document: dict[str, Any]) -> dict[str, Any]:
@@ -629,7 +602,7 @@ def _checked_shift(shift: Any, alpha: Any) -> float:
     if isinstance(shift, numbers.Real) and 0 <= float(shift) < float(alpha):
         return float(shift)
     text = f"shift must be a number from 0 to below {keyword('alpha', alpha)}, got {shift!r}"
-    raise InvalidInput(f"{text}.", parameter="shift")
+    raise InvalidInput(f"{text}.")
 
 
 # Pairs of parameters that no theorem serves, with the reason; NAME=VALUE is for this value only.
@@ -653,7 +626,6 @@ REFUSED = {
     ),
     ("randomise", "sampling=capped"): "the rule of version 0.2.0 is not randomised",
 }
-_N_COMMON = 4  # epsilon, alpha, delta, split are always described
 
 
 def _is_asked(guarantee: Guarantee, what: str) -> bool:
@@ -663,11 +635,6 @@ def _is_asked(guarantee: Guarantee, what: str) -> bool:
     if equals:
         return str(actual) == value
     return bool(actual) if name != "randomise" else actual is not None
-
-
-def _show_asked(guarantee: Guarantee, what: str) -> str:
-    name = what.partition("=")[0]
-    return keyword(name, getattr(guarantee, name))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -701,7 +668,7 @@ def _rounded_down(exact: Fraction) -> float:
 
 
 def _divide_delta(delta: float, parts: int, name: str) -> float:
-    if (share := equal_share(delta, parts)) > 0:
+    if (share := ranks.equal_share(delta, parts)) > 0:
         return share
     text = f"{keyword('delta', delta)} cannot be divided among {parts} {name}: it underflows to 0."
     raise InvalidInput(text, parameter="delta")

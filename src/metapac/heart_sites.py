@@ -64,7 +64,6 @@ def load_heart_sites(
         The frames ``train``, ``pilot``, ``calibration`` and ``new``, and the list ``features``.
         States are in the order in which they were drawn.
 
-
     Notes
     -----
     The source is the Behavioral Risk Factor Surveillance System (BRFSS) of the US Centers for
@@ -130,10 +129,6 @@ def read_sample() -> Sample:
     with files("metapac").joinpath("heart_sites.npz").open("rb") as file, np.load(file) as stored:
         label, *answers = stored["answers"]
         year, _, state = np.char.partition(stored["task_names"], " ").T
-        return Sample(
-            x=np.stack(answers, axis=1).astype(float),
-            y=label.astype(np.int64),
-            state=np.repeat(state, stored["sizes"]),
-            year=np.repeat(year, stored["sizes"]),
-            features=stored["feature_names"].tolist(),
-        )
+        x, y = np.stack(answers, axis=1).astype(float), label.astype(np.int64)
+        state, year = (np.repeat(names, stored["sizes"]) for names in (state, year))
+        return Sample(x, y, state, year, stored["feature_names"].tolist())

@@ -14,18 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metapac._common import (
-    Array,
-    Counts,
-    Floats,
-    as_whole_numbers,
-    brief,
-    check_same_index,
-    check_same_length,
-    check_same_shape,
-    listed,
-    on_host,
-)
+from metapac import _common
+from metapac._common import Array, Counts, Floats, brief, listed
 from metapac._text import without_invisible
 from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput, keyword
@@ -37,7 +27,7 @@ def as_score_array(name: str, scores: ArrayLike) -> Floats:
         masked = np.ma.getmaskarray(scores).sum()
         raise InvalidInput(f"{name} holds {masked} masked values; pass only examples with one.")
     try:
-        array = np.asarray(on_host(scores))
+        array = np.asarray(_common.on_host(scores))
     except ValueError as error:
         raise InvalidInput(f"{name} must be rectangular, got rows of unequal length.") from error
     if array.dtype.kind == "O":
@@ -57,10 +47,8 @@ def _objects_as_floats(name: str, array: Array) -> Floats:
     for position, value in enumerate(array.ravel()):
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             hint = _TASKS_HINT if isinstance(value, str) else " Drop examples that lack one."
-            raise InvalidInput(
-                f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at "
-                f"position {position}.{hint}"
-            )
+            text = f"{name} must be real numbers, got {value!r} of type {type(value).__name__} at"
+            raise InvalidInput(f"{text} position {position}.{hint}")
     return array.astype(np.float64)
 
 
@@ -150,9 +138,7 @@ def check_finite(name: str, array: Floats, *, positive: bool = False) -> None:
     bad = np.flatnonzero(~np.isfinite(array) | (positive & (array <= 0)))
     if len(bad):
         rule = "finite and positive" if positive else "finite"
-        raise InvalidInput(
-            f"{name} must be {rule}, got {array.flat[bad[0]]} at position {bad[0]}.", parameter=name
-        )
+        raise InvalidInput(f"{name} must be {rule}, got {array.flat[bad[0]]} at position {bad[0]}.")
 
 
 def as_threshold_matrix(thresholds: Floats, *, levels: int) -> Floats:
@@ -244,7 +230,7 @@ def match_names(
 def as_column(name: str, values: Any) -> Array:
     """Return one value for each example as an array; of lists, as Python objects."""
     if hasattr(values, "__array__"):
-        array = np.asarray(on_host(values))
+        array = np.asarray(_common.on_host(values))
     elif isinstance(values, str | Set | Mapping) or not isinstance(values, Iterable):
         rule = f"{name} must hold one value for each example, in the same order"
         raise InvalidInput(f"{rule}, got {brief(values)}.")
@@ -348,8 +334,8 @@ def as_task_sizes(sizes: Any, names: Array) -> Counts:
     """Return the number of examples of each task, from an array or a mapping from task."""
     if isinstance(sizes, Mapping):
         sizes = reorder_by_task("sizes", sizes, "task_thresholds", names.tolist())
-    counts = as_whole_numbers("sizes", sizes, minimum=1)
-    check_same_shape("sizes", counts, "tasks", names)
+    counts = _common.as_whole_numbers("sizes", sizes, minimum=1)
+    _common.check_same_shape("sizes", counts, "tasks", names)
     return counts
 
 
@@ -505,9 +491,9 @@ def read_class_matrix(
             raise InvalidInput(f"classes needs scores of shape (n, classes) and labels, got {got}.")
         return None
     names = _column_classes(array.shape[1], scores, classes)
-    check_same_index("labels", labels, "scores", scores)
+    _common.check_same_index("labels", labels, "scores", scores)
     found, codes = as_class_codes(labels)
-    check_same_length("scores", array, "labels", codes)
+    _common.check_same_length("scores", array, "labels", codes)
     return ClassMatrix(array, names, find_classes(found, names)[codes])
 
 
@@ -522,7 +508,7 @@ def find_classes(labels: Sequence[Any], classes: Sequence[Any]) -> Counts:
         advice = advise_on_labels([*map(str, unknown)], [*by_text])
         advice = advice or "Pass the class of each column as classes, such as model.classes_."
         got = listed([*map(repr, unknown)])
-        raise InvalidInput(f"{rule}, got {got}. {advice}", parameter="labels")
+        raise InvalidInput(f"{rule}, got {got}. {advice}")
     return np.array(found, dtype=np.int64)
 
 
@@ -537,18 +523,16 @@ def check_column_order(
     shape = np.shape(as_score_array("scores", scores))
     expected = [str(name) for name in stored]
     if (by_position or len(shape) > 1) and shape[-1:] != (len(expected),):
-        raise InvalidInput(
-            f"scores must have a column for each of the {len(expected)} classes "
-            f"{listed([*map(repr, stored)])}, in this order, got shape {shape}."
-        )
+        text = f"scores must have a column for each of the {len(expected)} classes"
+        text += f" {listed([*map(repr, stored)])}, in this order, got shape"
+        raise InvalidInput(f"{text} {shape}.")
     names = _frame_columns(scores) if classes is None else classes
     if isinstance(pattern, str):
         pattern = [pattern.replace("*", name) for name in expected]
     if names is not None and [*map(str, names)] not in (expected, [*pattern]):
-        raise InvalidInput(
-            f"the columns of scores are {listed([*map(str, names)])}, but the classes were "
-            f"calibrated in the order {listed(expected)}, and a set is decided by position."
-        )
+        text = f"the columns of scores are {listed([*map(str, names)])}, but the classes were"
+        text += f" calibrated in the order {listed(expected)}, and a set is decided by"
+        raise InvalidInput(f"{text} position.")
 
 
 def _frame_columns(scores: Any) -> list[Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from metapac import artefact
-from metapac._common import PathLike, as_whole_number, brief, listed
+from metapac._common import PathLike, as_whole_number, brief, hash_text, listed
 from metapac.data_checks import check_names_differ
 from metapac.errors import InvalidInput
 from metapac.inputs import as_task_ids, as_task_names
@@ -31,6 +30,11 @@ FORMAT = artefact.Format(
     remedy="Draw again, from the same list and with the same seed.",
     shape=_Document,
 )
+
+
+def sort_by_hash(names: Iterable[Any], seed: object) -> list[Any]:
+    """Return names in an order that only the seed and each name decide."""
+    return sorted(names, key=lambda name: hash_text(f"{seed}/{name}"))
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,12 @@ class Draw:
         tasks, most = as_whole_number("tasks", self.tasks), len(self.names) - 1
         if tasks > most:
             rule = f"tasks must be at most {most}, so that the list of {most + 1} has others left"
-            raise InvalidInput(f"{rule}, got {tasks}.", parameter="tasks")
+            raise InvalidInput(f"{rule}, got {tasks}.")
 
     @cached_property
     def drawn(self) -> tuple[Any, ...]:
         """The tasks to calibrate on, in the order of the list."""
-        chosen = {*sorted(self.names, key=self._place)[: self.tasks]}
+        chosen = {*sort_by_hash(self.names, self.seed)[: self.tasks]}
         return tuple(name for name in self.names if name in chosen)
 
     @cached_property
@@ -77,14 +81,11 @@ class Draw:
         drawn = {*self.drawn}
         return tuple(name for name in self.names if name not in drawn)
 
-    def _place(self, name: Any) -> str:
-        return _hash(f"{self.seed}/{name}")
-
     @property
     def list_checksum(self) -> str:
         """SHA-256 of the sorted names, one in each line: ``LC_ALL=C sort | sha256sum``."""
         text = "".join(f"{name}\n" for name in sorted(map(str, self.names)))
-        return f"sha256:{_hash(text)}"
+        return f"sha256:{hash_text(text)}"
 
     def describe(self) -> str:
         """Return the draw in words.
@@ -95,39 +96,6 @@ class Draw:
             How many tasks were drawn of how many, and the seed.
         """
         return f"{self.tasks:,} of {len(self.names):,} were drawn, with seed {self.seed}"
-
-    def check_calibration(
-        self, tasks: Iterable[Any], new_tasks: int | None, *, absent: int = 0
-    ) -> None:
-        """Raise InvalidInput unless exactly the tasks drawn are calibrated on.
-
-        Parameters
-        ----------
-        tasks : iterable
-            Names of the calibration tasks. 7 and "7" are the same name.
-        new_tasks : int or None
-            Number of other tasks that the guarantee is for.
-        absent : int, default 0
-            Number of tasks drawn that are known to be absent, and count as dishonest.
-        """
-        calibrated = [*tasks]
-        drawn, found = {*map(str, self.drawn)}, {*map(str, calibrated)}
-        lacking = [name for name in self.drawn if str(name) not in found]
-        others = [name for name in calibrated if str(name) not in drawn]
-        faults = [
-            f"{len(names)} {what} ({listed([*map(repr, names)])})"
-            for names, what in ((lacking, "drawn but absent"), (others, "there but not drawn"))
-            if names and len(names) > (absent if names is lacking else 0)
-        ]
-        if faults:
-            raise InvalidInput(
-                f"draw names other tasks than those calibrated on: {'; '.join(faults)}. The "
-                "guarantee rests on the draw: calibrate on all tasks drawn, and on no other.",
-                parameter="draw",
-            )
-        if new_tasks != len(self.rest):
-            rule = f"new_tasks must be {len(self.rest)}, the rest of the list that was drawn from"
-            raise InvalidInput(f"{rule}, got {new_tasks}.", parameter="new_tasks")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the draw as JSON can hold it, as ``metapac draw --json`` prints it.
@@ -147,24 +115,6 @@ class Draw:
             "rest": [*self.rest],
         }
 
-    @classmethod
-    def from_dict(cls, body: Any) -> Draw:
-        """Return the draw that ``to_dict`` described; raises if it comes out otherwise.
-
-        Parameters
-        ----------
-        body : dict
-            What ``to_dict`` returned.
-
-        Returns
-        -------
-        Draw
-            The draw.
-        """
-        draw = cls(tuple(body["list"]), body["tasks"], body["seed"])
-        artefact.check_written({name: body.get(name) for name in draw.to_dict()}, draw.to_dict())
-        return draw
-
     def save(self, path: PathLike) -> None:
         """Write the draw to a JSON file, for `read_draw`.
 
@@ -180,8 +130,31 @@ class Draw:
         return f"{self.describe()}:\n{names}\n{len(self.rest):,} others are left."
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+def decode_draw(body: Any) -> Draw:
+    """Return the draw that `Draw.to_dict` described; raise if it comes out otherwise."""
+    draw = Draw(tuple(body["list"]), body["tasks"], body["seed"])
+    artefact.check_written({name: body.get(name) for name in draw.to_dict()}, draw.to_dict())
+    return draw
+
+
+def check_drawn(draw: Draw, tasks: Iterable[Any], new_tasks: int | None, absent: int) -> None:
+    """Raise InvalidInput unless exactly the tasks drawn are there, but for some that are absent."""
+    calibrated = [*tasks]
+    drawn, found = {*map(str, draw.drawn)}, {*map(str, calibrated)}
+    lacking = [name for name in draw.drawn if str(name) not in found]
+    others = [name for name in calibrated if str(name) not in drawn]
+    kinds = ((lacking, "drawn but absent", absent), (others, "there but not drawn", 0))
+    wrong = [(names, what) for names, what, most in kinds if len(names) > most]
+    faults = [f"{len(names)} {what} ({listed([*map(repr, names)])})" for names, what in wrong]
+    if faults:
+        text = (
+            f"draw names other tasks than those calibrated on: {'; '.join(faults)}. The guarantee"
+        )
+        text += " rests on the draw: calibrate on all tasks drawn, and on no other."
+        raise InvalidInput(text, parameter="draw")
+    if new_tasks != len(draw.rest):
+        rule = f"new_tasks must be {len(draw.rest)}, the rest of the list that was drawn from"
+        raise InvalidInput(f"{rule}, got {new_tasks}.")
 
 
 def _check_list(names: Any) -> tuple[Any, ...]:
@@ -195,7 +168,7 @@ def _check_list(names: Any) -> tuple[Any, ...]:
             raise InvalidInput("some are neither")
     except InvalidInput as error:
         rule = f"names must be a list of task names, strings or integers, got {brief(names)}"
-        raise InvalidInput(f"{rule}: {error}", parameter="names") from error
+        raise InvalidInput(f"{rule}: {error}") from error
     if repeated := [name for name, count in Counter(plain).items() if count > 1]:
         text = f"names holds {repeated[0]!r} more than once; a list has each task once."
         raise InvalidInput(text, parameter="names")
@@ -271,4 +244,4 @@ def read_draw(path: PathLike) -> Draw:
     """
     body = artefact.read(path, FORMAT)
     with artefact.decoding(path, FORMAT):
-        return Draw.from_dict(body)
+        return decode_draw(body)

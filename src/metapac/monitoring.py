@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metapac import artefact
-from metapac._common import PathLike, as_probability, as_whole_number, check_bool, listed
+from metapac._common import (
+    PathLike,
+    as_probability,
+    as_whole_number,
+    check_bool,
+    check_text,
+    listed,
+)
 from metapac._text import format_table, visible
 from metapac.betting import HORIZON, RUN_LENGTH, Added, Power, Step, Watch, exceeds, reaches
 from metapac.columns import hold_losses
@@ -57,19 +64,16 @@ class Terms:
     classes : tuple or None
         With a guarantee per class, the classes.
     min_examples : int
-        Tasks with fewer examples are left out; with a guarantee per class, fewer of the class.
-    false_alarm : float
-        Probability of ever raising an alarm if the guarantee is true.
+        Tasks with fewer examples (with a guarantee per class, of the class) are left out.
+    false_alarm, run_length : float and int
+        As in `Monitor`.
     unit, example : str
         What a task and an example are called.
     again : bool or None
         Whether tasks of earlier batches count again; None until the first such task has come.
-    run_length : int
-        Expected number of tasks until a false amber light, at least.
-    restarts : int
-        Number of monitors that were begun for this predictor before, in the same process.
-    spent : float
-        Sum of their false-alarm probabilities.
+    restarts, spent : int and float
+        Number of monitors that were begun for this predictor before, in the same process, and the
+        sum of their false-alarm probabilities.
     rate : str
         What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
     together : bool
@@ -93,51 +97,6 @@ class Terms:
     rate: artefact.Name = "miss rate"
     together: bool = False
 
-    @classmethod
-    def from_promise(
-        cls, promise: Calibrated, false_alarm: float, min_examples: int, run_length: int
-    ) -> Terms:
-        """Return the terms of a calibrated predictor.
-
-        Parameters
-        ----------
-        promise : MetaPS
-            The calibrated predictor.
-        false_alarm : float
-            False-alarm probability.
-        min_examples : int
-            Size below which a task is left out, if the guarantee leaves out no more.
-        run_length : int
-            Average run length to a false amber light.
-
-        Returns
-        -------
-        Terms
-            The terms.
-        """
-        if not isinstance(promise, MetaPS):
-            raise InvalidInput(
-                "promise must be a calibrated MetaPS, such as load returns, got "
-                f"{type(promise).__name__}, which no number of bad tasks would contradict.",
-                parameter="promise",
-            )
-        promise.check_calibrated()
-        _check_fair(promise.guarantee_)
-        least = as_whole_number("min_examples", min_examples, minimum=0)
-        stated = ("epsilon", "alpha", "delta")
-        return cls(
-            promise=promise.promise_,
-            checksum=_checksum(promise),
-            **{name: getattr(promise.guarantee_, name) for name in stated},
-            classes=promise.classes_,
-            min_examples=max(least, promise.min_examples),
-            false_alarm=as_probability("false_alarm", false_alarm),
-            **{name: getattr(promise.context_, name) for name in ("unit", "example")},
-            run_length=as_whole_number("run_length", run_length),
-            rate="risk" if hold_losses(promise.columns_) else "miss rate",
-            together=promise.guarantee_.is_together,
-        )
-
     @property
     def rates(self) -> list[float]:
         """Miss rate allowed for each class, or for all together."""
@@ -160,64 +119,68 @@ class Terms:
         """Wealth at which the alarm is raised."""
         return 1 / self.false_alarm
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the terms as JSON can hold them.
 
-        Returns
-        -------
-        dict
-            The terms.
-        """
-        classes = None if self.classes is None else as_json_labels(self.classes)
-        epsilon = artefact.encode_parameters({"epsilon": self.epsilon})
-        body = asdict(self) | epsilon | {"classes": classes}
-        rare = ("rate", "miss rate"), ("together", False)
-        return {k: v for k, v in body.items() if (k, v) not in rare}
+def state_terms(
+    promise: Calibrated, false_alarm: float, min_examples: int, run_length: int
+) -> Terms:
+    """Return the terms of a calibrated predictor, whose guarantee can be monitored."""
+    if not isinstance(promise, MetaPS):
+        text = "promise must be a calibrated MetaPS, such as load returns, got"
+        text += f" {type(promise).__name__}, which no number of bad tasks would"
+        raise InvalidInput(f"{text} contradict.")
+    promise.check_calibrated()
+    _check_fair(promise.guarantee_)
+    least = as_whole_number("min_examples", min_examples, minimum=0)
+    stated = ("epsilon", "alpha", "delta")
+    return Terms(
+        promise=promise.promise_,
+        checksum=_checksum(promise),
+        **{name: getattr(promise.guarantee_, name) for name in stated},
+        classes=promise.classes_,
+        min_examples=max(least, promise.min_examples),
+        false_alarm=as_probability("false_alarm", false_alarm),
+        **{name: getattr(promise.context_, name) for name in ("unit", "example")},
+        run_length=as_whole_number("run_length", run_length),
+        rate="risk" if hold_losses(promise.columns_) else "miss rate",
+        together=promise.guarantee_.is_together,
+    )
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Terms:
-        """Return the terms in a state file.
 
-        Parameters
-        ----------
-        body : mapping
-            What ``to_json`` returned, which satisfies its JSON Schema.
+def _encode_terms(terms: Terms) -> dict[str, Any]:
+    """Return the terms as JSON can hold them."""
+    classes = None if terms.classes is None else as_json_labels(terms.classes)
+    epsilon = artefact.encode_parameters({"epsilon": terms.epsilon})
+    body = asdict(terms) | epsilon | {"classes": classes}
+    return {k: v for k, v in body.items() if (k, v) != ("rate", "miss rate")}
 
-        Returns
-        -------
-        Terms
-            The terms.
-        """
-        epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
-        classes = None if body["classes"] is None else as_classes(body["classes"])
-        if isinstance(epsilon, Mapping) and {*epsilon} != {*(classes or ())}:
-            raise InvalidInput("epsilon and classes must name the same classes.")
-        terms = cls(**{**body, "epsilon": epsilon, "classes": classes})
-        levels: Any = {name: body[name] for name in ("alpha", "delta", "min_examples")}
-        Guarantee(epsilon=epsilon, split="even", per_class=classes is not None, **levels)
-        as_probability("false_alarm", terms.false_alarm)
-        as_whole_number("run_length", terms.run_length)
-        return terms
+
+def _decode_terms(body: Mapping[str, Any]) -> Terms:
+    """Return the terms in a state file."""
+    epsilon = artefact.decode_parameters({"epsilon": body["epsilon"]})["epsilon"]
+    classes = None if body["classes"] is None else as_classes(body["classes"])
+    if isinstance(epsilon, Mapping) and {*epsilon} != {*(classes or ())}:
+        raise InvalidInput("epsilon and classes must name the same classes.")
+    terms = Terms(**{**body, "epsilon": epsilon, "classes": classes})
+    levels: Any = {name: body[name] for name in ("alpha", "delta", "min_examples")}
+    Guarantee(epsilon=epsilon, split="even", per_class=classes is not None, **levels)
+    as_probability("false_alarm", terms.false_alarm)
+    as_whole_number("run_length", terms.run_length)
+    return terms
 
 
 def _check_fair(guarantee: Guarantee) -> None:
     """Raise InvalidInput if a bet against the guarantee would not be fair."""
     if guarantee.delta is None:
-        raise InvalidInput(
-            "promise must hold with a confidence to be monitored, got delta=None: a guarantee in "
-            "expectation is an average over calibrations, so one calibration may be bad without "
-            "breaking it, and the false-alarm bounds do not apply. Calibrate with delta, such as "
-            "delta=0.1, or judge new tasks once with evaluate.",
-            parameter="promise",
-        )
-    new_tasks = getattr(guarantee, "new_tasks", None)
-    if new_tasks is not None:
-        raise InvalidInput(
-            f"promise must be about new draws of tasks to be monitored, got new_tasks={new_tasks}: "
-            "on a finite list, the tasks that are left are the worse the better the others were, "
-            "so no bet on them is fair. Judge the list with evaluate once all of it is labelled.",
-            parameter="promise",
-        )
+        text = "promise must hold with a confidence to be monitored, got delta=None: a guarantee in"
+        text += " expectation is an average over calibrations, so one calibration may be bad"
+        text += " without breaking it, and the false-alarm bounds do not apply. Calibrate with"
+        text += " delta, such as delta=0.1, or judge new tasks once with"
+        raise InvalidInput(f"{text} evaluate.")
+    if (new_tasks := guarantee.new_tasks) is not None:
+        text = "promise must be about new draws of tasks to be monitored, got"
+        text += f" new_tasks={new_tasks}: on a finite list, the tasks that are left are the worse"
+        text += " the better the others were, so no bet on them is fair. Judge the list with"
+        raise InvalidInput(f"{text} evaluate once all of it is labelled.")
 
 
 def _checksum(promise: MetaPS) -> str:
@@ -245,11 +208,8 @@ class Counted(TypedDict):
 # The terms in a state file have the types of the class, except for what JSON writes differently.
 _AS_JSON = {"epsilon": Any, "classes": list[Any] | None, "again": NotRequired[bool | None]}
 _AS_JSON |= {"run_length": NotRequired[artefact.Count], "restarts": NotRequired[artefact.Count]}
-_AS_JSON |= {
-    "spent": NotRequired[float],
-    "rate": NotRequired[artefact.Name],
-    "together": NotRequired[bool],
-}  # files of 0.2.0 have none of these
+_AS_JSON |= {"spent": NotRequired[float], "rate": NotRequired[artefact.Name]}  # not in 0.2.0
+_AS_JSON |= {"together": NotRequired[bool]}
 _make_shape: Any = TypedDict  # whose keys need not be literals
 _Terms = _make_shape("_Terms", get_type_hints(Terms, include_extras=True) | _AS_JSON)
 
@@ -281,8 +241,8 @@ def _key(entry: Counted) -> tuple[str, str | None]:
 
 def check_batch(batch: str | None, again: bool) -> None:
     """Raise InvalidInput if the name of a batch is no text, or is missing where it is needed."""
-    if batch is not None and (not isinstance(batch, str) or not batch.strip()):
-        raise InvalidInput(f"batch must be a non-empty string, got {batch!r}.", parameter="batch")
+    if batch is not None:
+        check_text("batch", batch)
     check_bool("again", again)
     if again and batch is None:
         raise InvalidInput("again needs the name of the batch; pass batch too.", parameter="again")
@@ -326,11 +286,9 @@ def fix_again(
         return terms
     if terms.again is not None and terms.again != again:
         done = "counted again" if terms.again else "left out"
-        raise InvalidInput(
-            f"again must stay as it was for earlier batches, whose tasks were {done}, or labels "
-            "could decide which tasks count. To change it, begin another state file.",
-            parameter="again",
-        )
+        text = f"again must stay as it was for earlier batches, whose tasks were {done}, or labels"
+        text += " could decide which tasks count. To change it, begin another state"
+        raise InvalidInput(f"{text} file.")
     return replace(terms, again=again)
 
 
@@ -361,11 +319,9 @@ def select_new(
             changed.append(repr(entry["task"]) + (f" (batch {batch!r})" if batch else ""))
     if changed:
         remedy = "name another batch" if again else "pass again=True"
-        raise InvalidInput(
-            f"{units} were counted before with other examples: "
-            f"{listed(changed)}. A task counts once: a bad one that is seen again is no new "
-            f"evidence. Leave it out; or, if each batch is a new draw of tasks, {remedy}."
-        )
+        text = f"{units} were counted before with other examples: {listed(changed)}. A task counts"
+        text += " once: a bad one that is seen again is no new evidence. Leave it out; or, if each"
+        raise InvalidInput(f"{text} batch is a new draw of tasks, {remedy}.")
     return new, known, dependent
 
 
@@ -453,7 +409,7 @@ class Monitor:
         min_examples: int = 0,
         run_length: int = RUN_LENGTH,
     ) -> None:
-        self._start(Terms.from_promise(promise, false_alarm, min_examples, run_length), promise)
+        self._start(state_terms(promise, false_alarm, min_examples, run_length), promise)
 
     def _start(self, terms: Terms, promise: ThresholdSets | None) -> None:
         self.terms, self._promise = terms, promise
@@ -531,11 +487,9 @@ class Monitor:
         """
         sizes = zip(*(entry["examples"] for entry in self._counted), strict=True)
         least = max(1, self.terms.min_examples)
-        powers = [
-            watch.find_power(large)
-            for watch, part in zip(self._watches, sizes, strict=False)
-            if (large := [size for size in part if size >= least])
-        ]
+        large = ([size for size in part if size >= least] for part in sizes)
+        pairs = zip(self._watches, large, strict=False)
+        powers = [watch.find_power(some) for watch, some in pairs if some]
         return max(powers, key=lambda p: (p.reach or 1.0) / p.miss_rate, default=None)
 
     def sentence(self) -> str:
@@ -568,9 +522,7 @@ class Monitor:
         """
         added = added or Added([], [], (), 0)
         terms, power, (lower, upper) = self.terms, self.power(), self.interval
-        by_class = self.by_class and [
-            {"class": label} | _figures(steps) for label, steps in self.by_class.items()
-        ]
+        by_class = self.by_class and [{"class": x} | _figures(s) for x, s in self.by_class.items()]
         return {
             "status": self.status,
             "sentence": self.sentence(),
@@ -620,10 +572,9 @@ class Monitor:
             Scores of the true labels or, with ``labels``, of every class; or a table.
         tasks, labels, classes : array_like, optional
             As in ``evaluate``.
-        clusters : array_like, shape (n,), or mapping from task, optional
-            Clusters, as in ``evaluate``: one task of each cluster counts, over all batches.
-        within : array_like, shape (n,), optional
-            Units, as in ``evaluate``: one random example of each unit of a task counts.
+        clusters, within : array_like, optional
+            As in ``evaluate``: one task of each cluster counts, over all batches, and one random
+            example of each unit of a task.
         batch : str, optional
             Name of the batch that the tasks come with, such as "2026-01".
         again : bool, default False
@@ -646,12 +597,9 @@ class Monitor:
             was counted before, with other examples or under another name. Nothing is counted then.
         """
         if self._promise is None:
-            raise InvalidInput(
-                "promise must be passed to Monitor.load to count tasks.", parameter="promise"
-            )
-        options: Any = {"classes": classes, "clusters": clusters, "within": within}
-        options |= {"model": model, "allow": allow}
-        options["min_examples"] = self.terms.min_examples
+            raise InvalidInput("promise must be passed to Monitor.load to count tasks.")
+        options: Any = {"classes": classes, "clusters": clusters, "within": within, "model": model}
+        options |= {"allow": allow, "min_examples": self.terms.min_examples}
         evaluation = evaluate(self._promise, scores, tasks, labels, **options)
         return self.add_evaluation(evaluation, batch=batch, again=again, allow=allow)
 
@@ -680,10 +628,9 @@ class Monitor:
         check_batch(batch, again)
         least, given = self.terms.min_examples, evaluation.min_examples
         if max(1, given) != max(1, least):
-            raise InvalidInput(
-                f"the evaluation leaves out tasks with fewer than {given} examples: evaluate again "
-                f"with {keyword('min_examples', least)}, as the monitor does."
-            )
+            text = f"the evaluation leaves out tasks with fewer than {given} examples: evaluate"
+            text += f" again with {keyword('min_examples', least)}, as the monitor"
+            raise InvalidInput(f"{text} does.")
         tasks = order_tasks(evaluation, self.terms, batch)
         terms = fix_again(self.terms, tasks, self._counted, again=again)
         new, known, dependent = select_new(tasks, self._counted, terms.words.units, again=again)
@@ -745,7 +692,7 @@ class Monitor:
         path : str or path
             File to write. It is replaced atomically.
         """
-        body = {"watched": self.terms.to_json(), "tasks": self._counted}
+        body = {"watched": _encode_terms(self.terms), "tasks": self._counted}
         artefact.write(path, body, FORMAT)
 
     @classmethod
@@ -774,7 +721,7 @@ class Monitor:
         """
         body = artefact.read(path, FORMAT)
         with artefact.decoding(path, FORMAT):
-            terms = Terms.from_json(body["watched"])
+            terms = _decode_terms(body["watched"])
             _check(terms, body["tasks"])
         if promise is not None:
             _check_same_promise(path, terms, promise)
@@ -796,11 +743,9 @@ class Monitor:
 
         if self.by_class is None:
             return pd.DataFrame(self.course, columns=Step._fields)
-        frames = [
-            pd.DataFrame(steps, columns=Step._fields).assign(**{"class": label})
-            for label, steps in self.by_class.items()
-        ]
-        return pd.concat(frames, ignore_index=True)
+        frames = {x: pd.DataFrame(s, columns=Step._fields) for x, s in self.by_class.items()}
+        named = [frame.assign(**{"class": label}) for label, frame in frames.items()]
+        return pd.concat(named, ignore_index=True)
 
     def plot(self, path: PathLike | None = None) -> Figure:
         """Draw the wealth with the alarm line, and the bounds of the share of violated tasks.
@@ -876,11 +821,9 @@ def open_monitor(
             for name in given:
                 fixed, new = getattr(monitor.terms, name), getattr(terms, name)
                 if new != fixed:
-                    raise InvalidInput(
-                        f"{name} must stay at {fixed!r}, with which {path} was begun, got {new!r}: "
-                        "an alarm would mean nothing if its level could be chosen afterwards.",
-                        parameter=name,
-                    )
+                    text = f"{name} must stay at {fixed!r}, with which {path} was begun, got"
+                    text += f" {new!r}: an alarm would mean nothing if its level could be chosen"
+                    raise InvalidInput(f"{text} afterwards.")
         yield monitor
         monitor.save(path)
 
@@ -888,7 +831,7 @@ def open_monitor(
 def _check_same_promise(path: PathLike, stored: Terms, promise: ThresholdSets) -> None:
     """Raise if a state file is for another guarantee, or for other levels."""
     chosen = stored.false_alarm, stored.min_examples, stored.run_length
-    given = Terms.from_promise(promise, *chosen)
+    given = state_terms(promise, *chosen)
     if stored.checksum != given.checksum:
         raise InvalidInput(
             f"{path} watches another guarantee: {stored.promise} Use a state file for each."
@@ -939,7 +882,7 @@ def _summarise(monitor: Monitor, drift: Drift | None = None) -> list[str]:
         f"Evidence against the guarantee: {evidence}; alarm at {format_wealth(terms.limit)}, which "
         f"is ever reached with probability at most {chance} if the guarantee is true.",
         _describe_recent(monitor, words),
-        "" if drift is None else drift.summary(),
+        "" if drift is None else drift.summary,
         _describe_restarts(terms),
         f"{words.count_units(len(monitor.course))} counted.{_describe_latest(monitor, words)}",
         _describe_share(monitor, words),
@@ -961,10 +904,8 @@ def _describe_recent(monitor: Monitor, words: Words) -> str:
     recent = format_wealth(monitor.recent) if monitor.course else "0"
     if amber is not None:
         recent = f"{format_wealth(amber.recent)} {_describe_place(monitor, amber)}"
-    text = (
-        f"Evidence of a recent change: {recent}; amber at {length:,}, which is reached at most "
-        f"once in {words.count_units(length)} on average if the guarantee is true."
-    )
+    text = f"Evidence of a recent change: {recent}; amber at {length:,}, which is reached at most"
+    text += f" once in {words.count_units(length)} on average if the guarantee is true."
     times = "once" if len(ambers) == 1 else f"{len(ambers):,} times"
     return f"{text} It was reached {times} so far." if ambers else text
 
@@ -1070,11 +1011,8 @@ def _explain_silence(power: Power, words: Words, of_class: str) -> str:
             f"after {_about(power.tasks)}."
         )
     least = "more than a million" if power.examples is None else f"about {power.examples:,}"
-    return (
-        f"No alarm says little: even if every one {missed}{of_class}, "
-        f"there would be no alarm within {HORIZON:,}. That takes {least} {words.examples}"
-        f"{of_class} in each."
-    )
+    text = f"No alarm says little: even if every one {missed}{of_class}, there would be no alarm"
+    return f"{text} within {HORIZON:,}. That takes {least} {words.examples}{of_class} in each."
 
 
 def _about(tasks: int | None) -> str:
@@ -1114,10 +1052,8 @@ def _describe_share(monitor: Monitor, words: Words) -> str:
             f"{percent(lower)} at another."
         )
     if monitor.alarm is None:
-        return (
-            f"If the {share} has not changed, it is between {percent(lower)} and {percent(upper)} "
-            f"(each end with {confidence})."
-        )
+        text = f"If the {share} has not changed, it is between {percent(lower)} and"
+        return f"{text} {percent(upper)} (each end with {confidence})."
     if lower <= terms.alpha:  # the alarm has said it
         return ""
     return f"At some time, the {share} was more than {percent(lower)} ({confidence})."

@@ -67,12 +67,12 @@ def min_task_size(guarantee: Guarantee, level: Level) -> int:
 
 def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
     """Return the least number of tasks at which ``small`` of them may be too small for a level."""
-    share, delta = guarantee.levels[level].alpha_across, guarantee.delta
+    share = guarantee.levels[level].alpha_across
 
     def enough(tasks: int) -> bool:
         return guarantee.allowed_low_thresholds(tasks)[level] >= small
 
-    if delta is None or not _has_bounds(guarantee):
+    if (delta := _delta_of_bounds(guarantee)) is None:
         return _search(enough)
     low = min_sample_size(share, delta, small)
     # Every level gets at least an equal share of delta.
@@ -82,10 +82,9 @@ def min_tasks(guarantee: Guarantee, level: int, small: int = 0) -> int:
     return low if enough(low) else min_integer(enough, low, high)
 
 
-def _has_bounds(guarantee: Guarantee) -> bool:
-    """Return whether counts across tasks are binomial, at most delta and at least its share."""
-    is_plain = guarantee.new_tasks is None and not guarantee.dishonest
-    return guarantee.delta is not None and is_plain
+def _delta_of_bounds(guarantee: Guarantee) -> float | None:
+    """Return delta where ranks lie between those of an equal share and of all of it, else None."""
+    return None if guarantee.new_tasks or guarantee.dishonest else guarantee.delta
 
 
 def _search(enough: Callable[[int], bool]) -> int:
@@ -104,7 +103,7 @@ def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[i
     Counts across tasks are slow to compute, so a level is tried only if, given all of delta, it
     would need no more tasks than the best level so far.
     """
-    if guarantee.delta is None or not _has_bounds(guarantee):
+    if (delta := _delta_of_bounds(guarantee)) is None:
 
         def usable(tasks: int) -> list[bool]:
             ranks = guarantee.allowed_low_thresholds(tasks)
@@ -113,7 +112,7 @@ def min_tasks_over_levels(guarantee: Guarantee, small: Sequence[int]) -> tuple[i
         tasks = _search(lambda tasks: any(usable(tasks)))
         return tasks, usable(tasks).index(True)
     pairs = zip(guarantee.levels, small, strict=True)
-    bounds = [min_sample_size(level.alpha_across, guarantee.delta, few) for level, few in pairs]
+    bounds = [min_sample_size(level.alpha_across, delta, few) for level, few in pairs]
     best = (math.inf, 0)
     for bound, level in sorted((bound, level) for level, bound in enumerate(bounds)):
         if bound <= best[0]:
@@ -200,12 +199,12 @@ class Demand(NamedTuple):
 
     def is_feasible(self) -> bool:
         """Return whether these tasks support the guarantee."""
-        g = self.guarantee
-        if g.delta is not None and _has_bounds(g) and len(g.levels) > 1 and self.tasks:
+        several, delta = len(self.guarantee.levels), _delta_of_bounds(self.guarantee)
+        if delta is not None and several > 1 and self.tasks:
             # Quick bounds: for some level an equal share of delta is enough, and all of it needed.
-            if self._is_any_level_usable(equal_share(g.delta, len(g.levels))):
+            if self._is_any_level_usable(equal_share(delta, several)):
                 return True
-            if not self._is_any_level_usable(g.delta):
+            if not self._is_any_level_usable(delta):
                 return False
         pairs = zip(self.too_small(), self.allowed(), strict=True)
         return any(few <= most for few, most in pairs)
@@ -244,15 +243,15 @@ def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
     return all(demand.is_feasible() for demand in changed)
 
 
+def demand_each(whole: Guarantee, sizes: Mapping[Any, ArrayLike]) -> list[Demand]:
+    """Return the demand on tasks for each class or, as None, for all together."""
+    parts = {x: whole if x is None else whole.for_class(x, [*sizes]) for x in sizes}
+    return [Demand.from_sizes(parts[x], counts, label=x) for x, counts in sizes.items()]
+
+
 def supports_classes(guarantee: Guarantee, sizes: Mapping[Any, ArrayLike]) -> bool:
     """Return whether tasks would support a guarantee for each class."""
-    whole = replace(guarantee, per_class=True)
-    return all_feasible(
-        [
-            Demand.from_sizes(whole.for_class(label, [*sizes]), counts, label=label)
-            for label, counts in sizes.items()
-        ]
-    )
+    return all_feasible(demand_each(replace(guarantee, per_class=True), sizes))
 
 
 def smallest(demands: Sequence[Demand], parameter: str) -> float | None:
@@ -260,10 +259,8 @@ def smallest(demands: Sequence[Demand], parameter: str) -> float | None:
 
     With several levels it may be too large by a relative error of 1e-5.
     """
-    several = len(demands[0].guarantee.levels) > 1  # which makes each trial slow
-    return min_value(
-        lambda value: all_feasible(demands, **{parameter: value}), 1e-5 if several else 1e-15
-    )
+    tolerance = 1e-5 if len(demands[0].guarantee.levels) > 1 else 1e-15  # each trial is slow
+    return min_value(lambda value: all_feasible(demands, **{parameter: value}), tolerance)
 
 
 def find_min_examples(demands: Sequence[Demand]) -> int | None:
@@ -407,10 +404,8 @@ def _explain(asked: str, lack: str, remedies: Sequence[str]) -> str:
 
 def add_clusters(message: str, clusters: Clusters) -> str:
     """Return a message on too few tasks that says what a task stands for."""
-    return (
-        f"{message} Each task counted here stands for one of {len(clusters.names)} clusters, which "
-        f"hold {count_tasks(clusters.tasks)} in all: to add a task, add a cluster."
-    )
+    text = f"{message} Each task counted here stands for one of {len(clusters.names)} clusters,"
+    return f"{text} which hold {count_tasks(clusters.tasks)} in all: to add a task, add a cluster."
 
 
 def explain_too_few_examples(epsilon: float, delta: float, n: int) -> str:
@@ -425,10 +420,8 @@ def explain_too_few(
     epsilon: float, delta: float, works: Callable[[float, float], bool], lack: str, add: str
 ) -> str:
     """Return what the data lack, what to add, and the guarantees that they support."""
-    best = {
-        "epsilon": min_value(lambda value: works(value, delta)),
-        "delta": min_value(lambda value: works(epsilon, value)),
-    }
+    best = {"epsilon": min_value(lambda value: works(value, delta))}
+    best["delta"] = min_value(lambda value: works(epsilon, value))
     shown = {name: round_up(value) for name, value in best.items() if value}
     weaker = [f"settle for {keyword(*x)}" for x in shown.items() if x[1] <= WEAKEST[x[0]]]
     asked = f"{_show('epsilon', epsilon)}, {_show('delta', delta)}"
@@ -436,15 +429,7 @@ def explain_too_few(
 
 
 class Need(NamedTuple):
-    """A number of tasks, and of examples in each, that suffices at one level.
-
-    Attributes
-    ----------
-    tasks, examples_per_task : int
-        Number of tasks, and of labelled examples in each.
-    level : Level
-        The level.
-    """
+    """A number of tasks, and of labelled examples in each, that suffices at one level."""
 
     tasks: int
     examples_per_task: int
@@ -486,10 +471,8 @@ class Offer(NamedTuple):
 
     Attributes
     ----------
-    alpha, delta : float or None
-        As in `Guarantee`.
-    epsilon : float or None
-        The miss rate; None if none is feasible.
+    alpha, delta, epsilon : float or None
+        As in `Guarantee`; ``epsilon`` is None if none is feasible.
     """
 
     alpha: float
@@ -515,10 +498,8 @@ def _alphas_above(
     return [alpha for alpha in alphas if alpha > options.get("shift", 0)]
 
 
-_NO_VALUE = (
-    "no value: the tasks are too few, or too many are too small. Pass epsilon, alpha and delta to "
-    "see what would help."
-)
+_NO_VALUE = "no value: the tasks are too few, or too many are too small. Pass epsilon, alpha and "
+_NO_VALUE += "delta to see what would help."
 
 
 def _tabulate(rows: Sequence[Mapping[str, Any]], column: str, value: str, title: str) -> str:
@@ -526,7 +507,7 @@ def _tabulate(rows: Sequence[Mapping[str, Any]], column: str, value: str, title:
     table: dict[float, dict[str, str]] = {}
     for row in rows:
         cells = table.setdefault(row["alpha"], {"alpha": f"{row['alpha']:g}"})
-        cells[f"{column} {_name_delta(row[column])}"] = _format_level(row[value])
+        cells[f"{column} {name_delta(row[column])}"] = _format_level(row[value])
     text = format_table([*table.values()], title)
     return f"{text}\n\n{_NO_VALUE}" if any(row[value] is None for row in rows) else text
 
@@ -553,15 +534,9 @@ def find_next_labels(asked: Iterable[Guarantee], sizes: Counts) -> list[tuple[Gu
 
 def describe_next_labels(steps: Sequence[tuple[Guarantee, Step]]) -> list[str]:
     """Return a paragraph on the fewest labels that would allow more; none if all is allowed."""
-    lines = [
-        f"epsilon {guarantee.miss_rate:g}, alpha {guarantee.alpha:g}: {step}"
-        for guarantee, step in steps[:_SHOWN_STEPS]
-    ]
-    return (
-        ["\n- ".join(["What is refused would take, the fewest labels first:", *lines])]
-        if lines
-        else []
-    )
+    head, few = "What is refused would take, the fewest labels first:", steps[:_SHOWN_STEPS]
+    lines = [f"epsilon {g.miss_rate:g}, alpha {g.alpha:g}: {step}" for g, step in few]
+    return ["\n- ".join([head, *lines])] if lines else []
 
 
 def plan_half(
@@ -571,14 +546,15 @@ def plan_half(
     delta, rows = OFFERED_DELTAS[0], []
     for alpha, epsilon in itertools.product(_alphas_above(more), OFFERED_EPSILONS):
         levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
-        rows.append(levels | plan(**levels, **more).complete(tasks, examples))
+        rows.append(levels | complete_plan(plan(**levels, **more), tasks, examples))
     needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"
     if tasks is None:
         needed, title = "tasks", f"Tasks needed with {examples} examples in each task"
     return rows, _tabulate(rows, "epsilon", needed, f"{title}, at delta {delta}")
 
 
-def _name_delta(delta: float | None) -> str:
+def name_delta(delta: float | None) -> str:
+    """Return a failure probability as commands take it."""
     return "none" if delta is None else f"{delta:g}"
 
 
@@ -588,18 +564,19 @@ def _format_level(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{round_up(value):g}"
 
 
-def _span(numbers: Iterable[int]) -> str:
-    ordered = sorted({*map(int, numbers)})
-    return " to ".join(map(str, dict.fromkeys([ordered[0], ordered[-1]])))
+def span(numbers: Iterable[int]) -> str:
+    """Return the smallest and the largest number, or the only one."""
+    every = {*map(int, numbers)}
+    return " to ".join(map(str, dict.fromkeys([min(every), max(every)])))
 
 
 def describe_sizes(sizes: Mapping[Any, Counts]) -> str:
     """Return the number of tasks and their sizes; of many classes, the rarest ones."""
     tasks = count_tasks(len(next(iter(sizes.values()))))
     if None in sizes:
-        return f"{tasks} of {_span(sizes[None])} examples"
+        return f"{tasks} of {span(sizes[None])} examples"
     rarest = sorted(sizes, key=lambda label: int(sizes[label].sum()))[:SHOWN_CLASSES]
-    parts = [f"{_span(sizes[label])} of class {label!r}" for label in sizes if label in rarest]
+    parts = [f"{span(sizes[label])} of class {label!r}" for label in sizes if label in rarest]
     more = f", the {len(rarest)} rarest of {len(sizes)} classes" * (len(rarest) < len(sizes))
     return f"{tasks} ({', '.join(parts)}{more})"
 
@@ -666,15 +643,7 @@ def _option(demands: Sequence[Demand], **changes: Any) -> Option:
 
 
 class Curve(NamedTuple):
-    """Minimum tasks and examples per task as a function of one parameter of a guarantee.
-
-    Attributes
-    ----------
-    parameter, values : str and ndarray of float64
-        Name and values of the parameter.
-    tasks, examples_per_task : ndarray of int64
-        Minimum number of tasks for each value, and of examples that each of them then needs.
-    """
+    """Minimum tasks, and examples in each, as a function of one parameter of a guarantee."""
 
     parameter: str
     values: NDArray[np.float64]
@@ -690,8 +659,6 @@ class Plan:
     ----------
     guarantee : Guarantee
         The guarantee to plan for; with several classes, the part for one of them.
-    tasks, examples_per_task : int
-        Minimum number of tasks, and of examples that each of them then needs.
     needs : tuple of Need
         The same at each level: with more tasks, each may have fewer examples.
     options : tuple of Option
@@ -703,9 +670,6 @@ class Plan:
     sizes : mapping from class to ndarray
         Number of examples of each task, by class; of all classes together as None. Empty if no
         sizes were given.
-    recommended : Option or None
-        The option to choose; None if no sizes were given or no option is feasible. Its ``delta``
-        is None where only a weaker guarantee, in expectation, is feasible.
 
     Examples
     --------
@@ -739,7 +703,7 @@ class Plan:
 
     @property
     def recommended(self) -> Option | None:
-        """The option to choose; None if no sizes were given or no option is feasible."""
+        """The option to choose, if any; its delta is None where only that is feasible."""
         return next((option for option in self.options if option.feasible), None)
 
     def affordable(self, tasks: int, examples_per_task: int) -> Affordable:
@@ -834,7 +798,7 @@ class Plan:
         g = self.guarantee
         alphas = np.geomspace(min(0.01, g.alpha / 2), max(0.5, g.alpha), 60)
         curves = {str(name): own.curve("alpha", alphas) for name, own in self.by_split().items()}
-        title = f"Data needed at epsilon = {g.miss_rate:g}, delta = {_name_delta(self.asked.delta)}"
+        title = f"Data needed at epsilon = {g.miss_rate:g}, delta = {name_delta(self.asked.delta)}"
         draw_needs(curves, title=title, path=path, mark=g.alpha)
 
     def explain(self) -> str:
@@ -857,24 +821,6 @@ class Plan:
         """
         demands = self._demands() if self._lacks_data() else []
         return find_remedies(demands, find_shortfalls(demands)) if demands else []
-
-    def complete(self, tasks: int | None, examples: int | None) -> dict[str, int | None]:
-        """Return the number of tasks and of examples in each; one of them follows from the other.
-
-        Parameters
-        ----------
-        tasks, examples : int or None
-            Number of tasks, and of labelled examples in each; one of them is None.
-
-        Returns
-        -------
-        dict
-            ``tasks`` and ``examples_per_task``; None where no number is enough.
-        """
-        if tasks is not None:
-            return {"tasks": tasks, "examples_per_task": self.examples_for(tasks)}
-        size = as_whole_number("examples", examples)
-        return {"tasks": self.tasks_for(size), "examples_per_task": size}
 
     def to_dict(self) -> dict[str, Any]:
         """Return what each split needs, and how it would use the tasks, as JSON can hold it.
@@ -900,20 +846,19 @@ class Plan:
     def __str__(self) -> str:
         """What is needed, whether the tasks suffice, a table by split, and which split to use."""
         of = " each" if self.classes == 1 else f" of each of {self.classes} classes"
-        ends = [
-            f"{need.tasks:,} tasks with at least {need.examples_per_task:,} labelled "
-            f"example{'s' * (need.examples_per_task != 1)}{of} "
-            f"({need.labels * self.classes:,} labels in total)"
-            for need in (self.needs[0], self.needs[-1])
-        ]
+        ends = []
+        for tasks, size, _level in (self.needs[0], self.needs[-1]):
+            data = f"{size:,} labelled example{'s' * (size != 1)}{of}"
+            total = f"{tasks * size * self.classes:,} labels in total"
+            ends.append(f"{tasks:,} tasks with at least {data} ({total})")
         between = ", or something in between" * (len(self.needs) > 2)
         head = f"Needed: {', or '.join(dict.fromkeys(ends))}{between}."
         note = "Every split gives the same guarantee; joint is the default."
         if self.guarantee.delta is None:
             note += (
-                " For large tasks tight may take a higher rank, and then has smaller sets. Number"
+                " For large tasks tight may take a higher rank, and then has smaller sets. Number "
             )
-            note += " and size of the tasks decide: choose before you look at scores."
+            note += "and size of the tasks decide: choose before you look at scores."
         if self.guarantee.dishonest:
             note += f" It holds whatever up to {self.guarantee.dishonest} of the tasks send."
         if self.sizes:
@@ -936,7 +881,7 @@ class Plan:
             row: dict[str, object] = {"split": split}
             row |= {name.replace("_", " "): getattr(own, name) for name in _NEEDED}
             if (option := own._option()) is not None:
-                row["rank"] = _span(option.nth_lowest) if option.feasible else "infeasible"
+                row["rank"] = span(option.nth_lowest) if option.feasible else "infeasible"
                 row["too small"] = f"{option.too_small} (below {option.examples_per_task})"
             rows.append(row)
         return rows
@@ -970,15 +915,22 @@ class Plan:
         return bool(self.options) and (best is None or best.delta != self.guarantee.delta)
 
 
+def complete_plan(found: Plan, tasks: int | None, examples: int | None) -> dict[str, int | None]:
+    """Return the number of tasks and of examples in each: the one that is None, by the other."""
+    if tasks is not None:
+        return {"tasks": tasks, "examples_per_task": found.examples_for(tasks)}
+    size = as_whole_number("examples", examples)
+    return {"tasks": found.tasks_for(size), "examples_per_task": size}
+
+
 class Division(NamedTuple):
     """How a finite list can be divided, from `plan_list`.
 
     Attributes
     ----------
-    label, others : int
-        Number of tasks to draw and label, and of the others, which the guarantee is for.
-    may_exceed : int
-        Number of others that may exceed ``epsilon``.
+    label, others, may_exceed : int
+        Number of tasks to draw and label, of the others, which the guarantee is for, and of those
+        of them that may exceed ``epsilon``.
     examples_per_task : int
         Number of labelled examples that each task drawn needs.
     """
@@ -1035,17 +987,15 @@ class ListPlan:
         """How many tasks to draw, and what more of them buy."""
         g = self.guarantee
         if not self.divisions:
-            return (
-                f"A list of {count_tasks(self.listed)} is too short for "
-                f"{keyword('alpha', g.alpha)} and {keyword('delta', g.delta)}: however many are "
-                "labelled, nothing can be guaranteed for the others."
+            levels = f"{keyword('alpha', g.alpha)} and {keyword('delta', g.delta)}"
+            lack = (
+                f"A list of {count_tasks(self.listed)} is too short for {levels}: however many are"
             )
+            return f"{lack} labelled, nothing can be guaranteed for the others."
         first = self.divisions[0]
         others = NewTasks(first.others, first.may_exceed).describe("tasks")
-        head = (
-            f"Draw {first.label} of the {self.listed} tasks at random, and label at least "
-            f"{first.examples_per_task} examples in each. The guarantee is then for {others}."
-        )
+        head = f"Draw {first.label} of the {self.listed} tasks at random, and label at least"
+        head += f" {first.examples_per_task} examples in each. The guarantee is then for {others}."
         rows = [{k.replace("_", " "): v for k, v in x._asdict().items()} for x in self.divisions]
         return "\n\n".join([head, format_table(rows), *self._find_gaps()])
 
@@ -1056,12 +1006,8 @@ class ListPlan:
             last = self.listed - math.ceil(one.may_exceed / Fraction(repr(self.guarantee.alpha)))
             if one.may_exceed > other.may_exceed and last + 1 < other.label:
                 gaps.append(f"{last + 1} to {other.label - 1}")
-        if not gaps:
-            return []
-        return [
-            f"Not enough: {', '.join(gaps)}. More labels are worse there, because fewer of the "
-            "others may exceed epsilon."
-        ]
+        why = "More labels are worse there, because fewer of the others may exceed epsilon."
+        return [f"Not enough: {', '.join(gaps)}. {why}"] if gaps else []
 
 
 def plan_list(
@@ -1088,10 +1034,8 @@ def plan_list(
     epsilon, alpha, delta : float
         The guarantee, as in `Guarantee`: of the m others, ``alpha * m``, rounded down, may exceed
         ``epsilon``.
-    split, classes, min_examples, dishonest, sampling, allow : optional
-        As in `plan`.
-    shift, randomise : optional
-        Refused for a list, with the reason.
+    split, classes, min_examples, shift, dishonest, sampling, randomise, allow : optional
+        As in `plan`; ``shift`` and ``randomise`` are refused for a list, with the reason.
 
     Returns
     -------
@@ -1131,10 +1075,8 @@ def plan_list(
         least = min_integer(lambda label: divide(label) is not None, start - 1, end)
         ways = {way.examples_per_task: way for x in (end, least) if (way := divide(x)) is not None}
         found += sorted(ways.values())
-    first = found[0] if found else None
-    return ListPlan(
-        listed, tuple(found), whole if first is None else replace(whole, new_tasks=first.others)
-    )
+    others = found[0].others if found else whole.new_tasks
+    return ListPlan(listed, tuple(found), replace(whole, new_tasks=others))
 
 
 def _find_blocks(listed: int, alpha: float) -> Iterator[tuple[int, int]]:
@@ -1148,28 +1090,9 @@ def _find_blocks(listed: int, alpha: float) -> Iterator[tuple[int, int]]:
 
 
 @overload
-def plan(
-    *,
-    epsilon: float,
-    alpha: float,
-    delta: float | None,
-    split: Split = "joint",
-    classes: int = 1,
-    min_examples: int = 0,
-    new_tasks: int | None = None,
-    sizes: Sizes | None = None,
-    allow: Iterable[str] = (),
-    **options: Any,
-) -> Plan: ...
+def plan(*, epsilon: float, alpha: float, delta: float | None, **options: Any) -> Plan: ...
 @overload
-def plan(
-    *,
-    sizes: Sizes,
-    split: Split = "joint",
-    classes: int = 1,
-    min_examples: int = 0,
-    **options: Any,
-) -> list[Offer]: ...
+def plan(*, sizes: Sizes, **options: Any) -> list[Offer]: ...
 @_common.reject_foreign_keywords
 def plan(
     *,
@@ -1230,9 +1153,7 @@ def plan(
     2
     """
     by_class = sizes if isinstance(sizes, Mapping) else {} if sizes is None else {None: sizes}
-    counts = {
-        label: as_whole_numbers("sizes", one, minimum=0).ravel() for label, one in by_class.items()
-    }
+    counts = {x: as_whole_numbers("sizes", n, minimum=0).ravel() for x, n in by_class.items()}
     number = max(as_whole_number("classes", classes), len(counts))
     more: Any = {"split": split, "min_examples": min_examples, **options}
     given = {"epsilon": epsilon is not None, "alpha": alpha is not None, "delta": delta is not ...}

@@ -15,22 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metapac import _common, artefact, data_checks, guarantee, inputs, planning, sets, words
-from metapac._common import (
-    Floats,
-    PathLike,
-    Progress,
-    as_whole_number,
-    check_one_of,
-    check_same_index,
-    check_same_length,
-    ignore_progress,
-    reject_foreign_keywords,
-    warn,
-)
+from metapac._common import Floats, PathLike, Progress, reject_foreign_keywords
 from metapac._text import inflect
 from metapac.binomial import allowed_errors, min_integer, threshold
 from metapac.columns import hold_losses, hold_numbers
-from metapac.context import Context, as_context
+from metapac.context import Context, as_context, decode_context, encode_context
 from metapac.data_checks import SetCounts
 from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evidence import (
@@ -46,6 +35,7 @@ from metapac.evidence import (
 )
 from metapac.grouping import ClusterIds, Data, Scored, as_data
 from metapac.guarantee import Epsilon, Guarantee, PerClass, Split, drop_defaults, keep_rule
+from metapac.lists import check_drawn
 from metapac.ranks import Level
 from metapac.words import Rule, Words, describe_draw
 
@@ -103,12 +93,16 @@ class Calibrated(ABC):
 
     @abstractmethod
     def explain(self) -> str:
-        """Return the guarantee in plain words, and what it does not say.
+        """Return the guarantee in plain words, for people who are not statisticians.
+
+        Tasks and examples are called as ``context`` names them. Percentages are exact; thresholds
+        are rounded down, so that whoever applies them keeps at least as many labels.
 
         Returns
         -------
         str
-            Paragraphs separated by empty lines; items of a list start with "- ".
+            What was checked, what holds, how sure one can be, what it does not say, and what to do
+            with sets: paragraphs separated by empty lines; items of a list start with "- ".
         """
 
     @abstractmethod
@@ -143,7 +137,7 @@ class Calibrated(ABC):
             "promise": self.promise_,
             name: result,
             "precision": self.precision_.name,
-            "context": self._about().to_json(),
+            "context": encode_context(self._about()),
             **self._body(),
         }
 
@@ -208,11 +202,8 @@ class Calibrated(ABC):
 
     def _guarantee_params(self) -> dict[str, Any]:
         """Return the parameters that the guarantee depends on; mappings are copied."""
-        return {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in self.get_params().items()
-            if name != "on_infeasible"
-        }
+        params = {k: v for k, v in self.get_params().items() if k != "on_infeasible"}
+        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in params.items()}
 
     def _encoded_result(self) -> tuple[str, Any]:
         """Return the result with its name, as JSON can hold it."""
@@ -263,10 +254,9 @@ class ThresholdSets(Calibrated):
         if name.endswith("_") and not name.startswith("_"):
             self.check_calibrated()
         if name in ("threshold_", "thresholds_"):
-            raise NotCalibrated(
-                "with per_class=True each class has a threshold, in .thresholds_; otherwise all "
-                f"share .threshold_, so there is no {name} here. Use .threshold_of(label)."
-            )
+            text = "with per_class=True each class has a threshold, in .thresholds_; otherwise all"
+            text += f" share .threshold_, so there is no {name} here. Use .threshold_of(label)."
+            raise NotCalibrated(text)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _set_threshold(self, threshold: float | NDArray[np.float64]) -> None:
@@ -333,9 +323,8 @@ class ThresholdSets(Calibrated):
             raise InvalidInput("this predictor was calibrated for intervals. Use predict_interval.")
         self._about().check_score(score)
         self._check_order(scores, classes)
-        data_checks.warn_of_scale(
-            np.atleast_1d(inputs.as_score_array("scores", scores)), self._score_range
-        )
+        array = np.atleast_1d(inputs.as_score_array("scores", scores))
+        data_checks.warn_of_scale(array, self._score_range)
         kept = inputs.is_at_least(scores, self._result()[1], self.precision_)
         if kept.ndim == 2:
             data_checks.warn_of_sets(kept, self._sets, self._known_classes)
@@ -395,11 +384,11 @@ class ThresholdSets(Calibrated):
         self.check_calibrated()
         if not hasattr(table, "add_sets"):
             text = f"table must be what open_table returned, got {_common.brief(table)}."
-            raise InvalidInput(f"{text} For arrays, use predict_set.", parameter="table")
+            raise InvalidInput(f"{text} For arrays, use predict_set.")
         form: dict[str, Any] = {"booleans": booleans, "answer": answer}
         added = table.add_sets(self, output, model=model, allow=allow, **form)
         for warning in added.warnings:
-            warn(warning)
+            _common.warn(warning)
         return added.table
 
     def _thresholds_of(self, classes: Sequence[Any] | None) -> Floats:
@@ -409,7 +398,7 @@ class ThresholdSets(Calibrated):
         by_text = dict(zip(map(str, self.classes_), self.thresholds_.tolist(), strict=True))
         for name in (name for name in classes or () if str(name) not in by_text):
             rule = f"classes must be among {_common.listed([*map(repr, self.classes_)])}"
-            raise InvalidInput(f"{rule}, got {name!r}.", parameter="classes")
+            raise InvalidInput(f"{rule}, got {name!r}.")
         used = self.classes_ if classes is None else classes
         return np.array([[[by_text[str(name)] for name in used]]])
 
@@ -477,9 +466,8 @@ class ThresholdSets(Calibrated):
             raise InvalidInput("scale must be passed: the residuals were calibrated with a scale.")
         if self._is_interval and "scale" not in known and np.any(np.asarray(widths) != 1):
             raise InvalidInput("scale must be left out: the residuals were calibrated without.")
-        return sets.interval(
-            self.threshold_, given["prediction"], widths, precision=self.precision_
-        )
+        centre = given["prediction"]
+        return sets.interval(self.threshold_, centre, widths, precision=self.precision_)
 
     def _body(self) -> dict[str, Any]:
         kept = {} if self._sets is None else {"sets": self._sets._asdict()}
@@ -751,7 +739,7 @@ class MetaPS(ThresholdSets):
             what = "per_class=True for classes" if self.per_class else "a risk for losses"
             raise InvalidInput(f"calibrate_intervals is for numbers, and {what}.")
         if tasks is None:
-            raise InvalidInput("tasks must give the task of each example.", parameter="tasks")
+            raise InvalidInput("tasks must give the task of each example.")
         tasks = inputs.keep_tasks(tasks)
         numbers = sets.name_numbers(prediction=prediction, scale=scale, lower=lower, upper=upper)
         scores = _score_numbers(y, numbers, tasks)
@@ -776,7 +764,7 @@ class MetaPS(ThresholdSets):
         if isinstance(data, Scored) and not self.per_class:
             data.check_no_labels()
         data, drawn = data.draw_rows(rng)
-        evidence = first_step(data, guarantee, allow, progress or ignore_progress)
+        evidence = first_step(data, guarantee, allow, progress or _common.ignore_progress)
         evidence = evidence._replace(within=drawn).declare_lacking(guarantee, lacking)
         names = evidence.names.tolist()
         clusters = data.clusters_of(names)
@@ -822,12 +810,11 @@ class MetaPS(ThresholdSets):
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the threshold of each class, or of all, and what it rests on."""
-        names = ("epsilon", "threshold", "tasks", "examples", "left_out")
-        return [
-            {"class": rule.label}
-            | {name: artefact.encode_floats(getattr(rule, name)) for name in names}
-            for rule in self._rules()
-        ]
+        names, rows = ("epsilon", "threshold", "tasks", "examples", "left_out"), []
+        for rule in self._rules():
+            numbers = {name: artefact.encode_floats(getattr(rule, name)) for name in names}
+            rows.append({"class": rule.label} | numbers)
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return thresholds and guarantee as JSON can hold them.
@@ -874,20 +861,10 @@ class MetaPS(ThresholdSets):
             Scores as in ``calibrate``; after ``calibrate_intervals``, those of `residual_scores`
             or `quantile_scores`.
             If old and new scores differ in precision, the coarser one is used for sets.
-        tasks : array_like, shape (n,), optional
-            Task of each example. None of them may have been calibrated on before.
-        labels : array_like, shape (n,), optional
-            As in ``calibrate``.
-        classes : sequence, optional
-            As in ``calibrate``, in the same order as before.
-        clusters : array_like, shape (n,), or mapping from task, optional
-            Clusters as in ``calibrate``, if it had them; none may have been calibrated on before.
-        within : array_like, shape (n,), optional
-            Units as in ``calibrate``, if it had them.
-        lacking : mapping from class to iterable of tasks, optional
-            As in ``calibrate``, of the new tasks.
-        allow : iterable of str, default ()
-            Checks of the data to skip.
+        tasks, labels, classes : optional
+            As in ``calibrate``; no task may have been calibrated on before.
+        clusters, within, lacking, allow : optional
+            As in ``calibrate``; no cluster may have been calibrated on before.
 
         Returns
         -------
@@ -989,19 +966,16 @@ class MetaPS(ThresholdSets):
         array = inputs.as_score_array("task_thresholds", task_thresholds)
         matrix = inputs.as_threshold_matrix(array, levels=guarantee.numbers_per_task)
         names = np.arange(len(matrix)) if tasks is None else inputs.as_task_ids(tasks)
-        check_same_length("task_thresholds", matrix, "tasks", names)
+        _common.check_same_length("task_thresholds", matrix, "tasks", names)
         inputs.check_distinct(names.tolist())
         data_checks.check_levels(self.epsilon, self.alpha, self.delta, allow=allow)
-        data_checks.check_sites(names.tolist(), allow=allow)
-        unknown = np.full(len(matrix), UNKNOWN)
-        sent = Evidence(
-            inputs.as_task_names(names.tolist()),
-            (unknown if sizes is None else inputs.as_task_sizes(sizes, names))[:, None],
-            matrix.astype(np.float64)[:, None],
-            np.array([-np.inf]),  # sites do not send their lowest score
-            precision,
-            absent=count_absent(invited, len(matrix)),
-        )
+        data_checks.check_names_differ(names.tolist(), what="site", allow=allow)
+        counts = np.full(len(matrix), UNKNOWN)
+        if sizes is not None:
+            counts = inputs.as_task_sizes(sizes, names)
+        thresholds, lowest = matrix.astype(np.float64)[:, None], np.array([-np.inf])  # not sent
+        own = inputs.as_task_names(names.tolist()), counts[:, None], thresholds, lowest, precision
+        sent = Evidence(*own, absent=count_absent(invited, len(matrix)))
         sent.check_certified(guarantee)
         return self._calibrate_across(guarantee, sent, context, allow)
 
@@ -1013,14 +987,10 @@ class MetaPS(ThresholdSets):
         if self.classes_ is not None:
             thresholds = dict(zip(self.classes_, thresholds.tolist(), strict=True))
         # Each class leaves out different tasks, so there is no single number of tasks.
-        tasks = (
-            None
-            if g.per_class is True and g.min_examples
-            else len(self.tasks_) + self._evidence.absent
-        )
-        sentence = g.sentence(
-            tasks=tasks, threshold=thresholds, columns=self.columns_, cluster=self._cluster_words()
-        )
+        has_several = g.per_class is True and g.min_examples
+        tasks = None if has_several else len(self.tasks_) + self._evidence.absent
+        about: Any = {"columns": self.columns_, "cluster": self._cluster_words()}
+        sentence = g.sentence(tasks=tasks, threshold=thresholds, **about)
         drawn = self._describe_draw(), self._describe_absent()
         return " ".join(filter(None, [sentence, *drawn, *self.remarks_]))
 
@@ -1035,17 +1005,6 @@ class MetaPS(ThresholdSets):
         return outcome.remark(is_interval=self._is_interval)
 
     def explain(self) -> str:
-        """Return the guarantee in plain words, for people who are not statisticians.
-
-        Tasks and examples are called as ``context`` names them. Percentages are exact; thresholds
-        are rounded down, so that whoever applies them keeps at least as many labels.
-
-        Returns
-        -------
-        str
-            What was checked, what holds, how sure one can be, what it does not say, and what to do
-            with sets of several labels or none. Items of a list start with "- ".
-        """
         self.check_calibrated()
         basis = self._rules(), len(self.tasks_), self._about(), self.columns_
         more = self._cluster_words(), self._describe_draw()
@@ -1104,15 +1063,14 @@ class MetaPS(ThresholdSets):
         return Words.from_context(self._about()).count_units(len(self.tasks_))
 
     def _make_guarantee(self) -> Guarantee:
-        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
+        _common.check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         stated = {field.name: getattr(self, field.name) for field in fields(Guarantee)}
         if hasattr(stated["offsets"], "offsets"):  # an exploration
             stated["offsets"] = stated["offsets"].offsets(self.epsilon)
         guarantee = Guarantee(**stated)
         if guarantee.is_together and guarantee.offsets is None:
             text = "offsets must be passed with per_class='together', fixed beforehand: those of "
-            text += "pilot tasks, from explore(...), or a number for each class."
-            raise InvalidInput(text, parameter="offsets")
+            raise InvalidInput(f"{text}pilot tasks, from explore(...), or a number for each class.")
         return guarantee
 
     def _check_not_per_class(self, method: str) -> None:
@@ -1138,7 +1096,7 @@ class MetaPS(ThresholdSets):
         self.context_ = about
         for outcome, is_feasible in zip(outcomes, feasible, strict=True):
             if is_feasible and (remark := self._remark(outcome)):
-                warn(remark)
+                _common.warn(remark)
         return self
 
     def _check_feasible(
@@ -1245,17 +1203,16 @@ def _check_draw(about: Context, evidence: Evidence, new_tasks: int | None) -> No
     """Raise unless the tasks, or their clusters, are those drawn from a list, if there is one."""
     if about.draw is not None:
         units = evidence.names if evidence.clusters is None else evidence.clusters.names
-        about.draw.check_calibration(units.tolist(), new_tasks, absent=evidence.absent)
+        check_drawn(about.draw, units.tolist(), new_tasks, evidence.absent)
 
 
 def _score_numbers(y: ArrayLike, numbers: Mapping[str, Any], tasks: Any) -> Floats:
     """Return the scores of numbers that were predicted, one for each example."""
     scores = sets.score_numbers(y, numbers)
     if scores.ndim != 1 or not len(scores):
-        text = f"y must hold one number for each example, got shape {scores.shape}."
-        raise InvalidInput(text, parameter="y")
-    check_same_index("y", y, "tasks", tasks)
-    check_same_length("y", scores, "tasks", inputs.as_task_ids(tasks))
+        raise InvalidInput(f"y must hold one number for each example, got shape {scores.shape}.")
+    _common.check_same_index("y", y, "tasks", tasks)
+    _common.check_same_length("y", scores, "tasks", inputs.as_task_ids(tasks))
     return scores
 
 
@@ -1352,7 +1309,7 @@ class PS(ThresholdSets):
         InfeasibleGuarantee
             If the examples are too few; the message says what would work.
         """
-        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
+        _common.check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         about = as_context(context)
         data = Scored.of_one_task(scores, labels, classes)
         data.check_no_labels()
@@ -1362,9 +1319,8 @@ class PS(ThresholdSets):
         facts = data.facts(np.zeros(1, np.int64), np.array([n]), skipped)
         data_checks.check_facts(facts, skipped)
         if self.on_infeasible == "raise" and allowed_errors(n, self.epsilon, self.delta) < 0:
-            raise InfeasibleGuarantee(
-                planning.explain_too_few_examples(self.epsilon, self.delta, n)
-            )
+            text = planning.explain_too_few_examples(self.epsilon, self.delta, n)
+            raise InfeasibleGuarantee(text)
         self.n_examples_ = n
         self.context_ = about
         precision, self.columns_ = data.describe()
@@ -1376,19 +1332,11 @@ class PS(ThresholdSets):
     def promise_(self) -> str:
         """The guarantee in one sentence, with its numbers and its assumptions."""
         self.check_calibrated()
-        sentence = guarantee.describe_example_guarantee(
-            self.epsilon, self.delta, examples=self.n_examples_, threshold=self.threshold_
-        )
+        stated = self.epsilon, self.delta, self.n_examples_, self.threshold_
+        sentence = guarantee.describe_example_guarantee(*stated)
         return sentence if self.threshold_ > -math.inf else f"{sentence} {guarantee.TRIVIAL}"
 
     def explain(self) -> str:
-        """Return the guarantee in plain words, for people who are not statisticians.
-
-        Returns
-        -------
-        str
-            What was checked, what holds, how sure one can be, and what it does not say.
-        """
         self.check_calibrated()
         trivial = self.threshold_ == -math.inf
         rule = Rule(None, self.epsilon, self.threshold_, 0, self.n_examples_, keeps_all=trivial)
@@ -1401,8 +1349,8 @@ class PS(ThresholdSets):
         return {"examples": self.n_examples_}
 
     def _restore(self, body: dict[str, Any]) -> None:
-        check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
-        n = as_whole_number("examples", body["evidence"]["examples"])
+        _common.check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
+        n = _common.as_whole_number("examples", body["evidence"]["examples"])
         cut_off, precision = float(body["threshold"]), inputs.as_precision(body["precision"])
         if not inputs.is_representable(cut_off, precision):
             raise InvalidInput(f"threshold is {cut_off!r}, which no {precision.name} score can be.")
@@ -1462,7 +1410,7 @@ def load(path: PathLike) -> Any:
         predictor: Any = getattr(import_module(_KINDS[body["kind"]]), body["kind"])(**parameters)
         predictor._restore(body)
         inputs.check_columns(body.get("columns"), getattr(predictor, "classes_", None))
-        predictor.context_ = Context.from_json(body.get("context"))
+        predictor.context_ = decode_context(body.get("context"))
         tasks = getattr(predictor, "tasks_", ())
         predictor.context_.check_calibration_tasks(tasks, allow=["task-names"])
         if isinstance(predictor, MetaPS):

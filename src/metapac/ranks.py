@@ -108,9 +108,9 @@ def joint_ranks(
     chain, lower = _make_chain(tasks, levels, delta, new_tasks, dishonest)
     ranks = np.array(lower)
     if chain is not None:
-        within = np.array([level.alpha_within for level in levels])
-        min_shares = np.array([_MIN_SHARES.get(level, 0.0) for level in within.tolist()])
-        is_dear = (within > 0.5) & (new_tasks is not None)
+        within = [level.alpha_within for level in levels]
+        min_shares = np.array([_MIN_SHARES.get(level, 0.0) for level in within])
+        is_dear = (np.array(within) > 0.5) & (new_tasks is not None)
         common = _common_ranks(chain, delta, min_shares, np.where(is_dear, _LIST_SHARE, 1.0))
         ranks = max(common, ranks, key=lambda found: int(found.sum()))
     ranks[ranks < dishonest] = -1
@@ -146,11 +146,7 @@ def failure_of_ranks(
 
 
 def _make_chain(
-    tasks: int,
-    levels: tuple[Level, ...],
-    delta: float,
-    new_tasks: NewTasks | None,
-    dishonest: int,
+    tasks: int, levels: tuple[Level, ...], delta: float, new_tasks: NewTasks | None, dishonest: int
 ) -> tuple[_Chain | None, list[int]]:
     """Return the chain, and ranks that are valid without it; None if it is not needed, or large."""
     if new_tasks is not None:
@@ -240,17 +236,13 @@ class _Step(NamedTuple):
         return following
 
 
-class _Chain:
+class _Chain(NamedTuple):
     """The counts M_1 >= ... >= M_J, and the probability that one of them is too low."""
 
-    def __init__(
-        self,
-        windows: list[_Window],
-        start: NDArray[np.float64],
-        below_start: float,
-        steps: list[_Step],
-    ) -> None:
-        self.windows, self.start, self.below_start, self.steps = windows, start, below_start, steps
+    windows: list[_Window]
+    start: NDArray[np.float64]
+    below_start: float
+    steps: list[_Step]
 
     @classmethod
     def of_shares(
@@ -341,11 +333,7 @@ def list_start(tasks: int, new: NewTasks) -> NDArray[np.float64]:
 
 
 def _list_window(
-    tasks: int,
-    levels: tuple[Level, ...],
-    new: NewTasks,
-    delta: float,
-    quantile: int | None = None,
+    tasks: int, levels: tuple[Level, ...], new: NewTasks, delta: float, quantile: int | None = None
 ) -> tuple[_Window, NDArray[np.float64]]:
     """Return the counts H that are tracked, and their probabilities."""
     mass = list_start(tasks, new)
@@ -388,8 +376,8 @@ def _list_ranks(
 
 def _window(tasks: int, across: float, lower: int, upper: int) -> _Window:
     deviation = math.sqrt(tasks * across * (1 - across))
-    high = max(math.ceil(tasks * across + _ABOVE * deviation), math.ceil(upper + 2 * deviation)) + 2
-    high = min(tasks, high)
+    reach = max(tasks * across + _ABOVE * deviation, upper + 2 * deviation)
+    high = min(tasks, math.ceil(reach) + 2)
     counts = np.arange(lower + 1, high + 1)
     return _Window(lower, high, special.bdtr(counts, tasks, across))
 
@@ -419,9 +407,8 @@ def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
     chances /= chances.sum(axis=0)
     under = np.where(m - away <= other.low, chances, 0.0).sum(axis=0)
     over = np.where(m - away > other.high, chances, 0.0).sum(axis=0)
-    inside = sparse.dia_array(
-        (chances, away[:, 0] + (other.low - one.low)), shape=(len(other.counts), len(m))
-    )
+    shape, offsets = (len(other.counts), len(m)), away[:, 0] + (other.low - one.low)
+    inside = sparse.dia_array((chances, offsets), shape=shape)
     is_small = len(m) * len(other.counts) <= _DENSE
     return _Step(inside.toarray() if is_small else inside, under, over)
 

@@ -81,8 +81,7 @@ def _as_grid(thresholds: Any, known: Mapping[str, Any] | None = None) -> Floats:
         rule = f"be those of the calibration, {brief(stored)}"
     elif grid.ndim == 1 and len(grid) and np.isfinite(grid).all() and (np.diff(grid) > 0).all():
         return grid
-    text = f"thresholds must {rule}, got {brief(grid.tolist())}."
-    raise InvalidInput(text, parameter="thresholds")
+    raise InvalidInput(f"thresholds must {rule}, got {brief(grid.tolist())}.")
 
 
 def _as_losses(losses: Any, grid: Floats, at: float | None) -> Array:
@@ -99,7 +98,7 @@ def _as_losses(losses: Any, grid: Floats, at: float | None) -> Array:
         array = array[:, 0]
     if array.shape[1:] != grid.shape and (array.ndim != 1 or at is None):
         rule = f"losses must have a row for each example and a column for each of {len(grid)}"
-        raise InvalidInput(f"{rule} thresholds, got shape {array.shape}.", parameter="losses")
+        raise InvalidInput(f"{rule} thresholds, got shape {array.shape}.")
     check_order([*map(str, getattr(losses, "columns", ()))])
     return array
 
@@ -109,7 +108,7 @@ def check_order(names: Sequence[str]) -> None:
     numbers = [float(match[0]) for match in map(_NUMBER.search, names) if match]
     if len(numbers) == len(names) and numbers != sorted(numbers):
         text = f"losses must be in the order of the thresholds, and the columns are {brief(names)}"
-        raise InvalidInput(f"{text}. List them in ascending order.", parameter="losses")
+        raise InvalidInput(f"{text}. List them in ascending order.")
 
 
 def _count_within(
@@ -142,7 +141,7 @@ def _report_losses(
         text = f"not decrease along the thresholds, and fall from {' to '.join(here)} ({where}). "
         text += "If less is lost further up, certified thresholds have unsafe ones below. Pass the "
         text += "running maximum, np.maximum.accumulate(losses, axis=1), or negate the thresholds."
-    raise InvalidInput(f"losses must {text}", parameter="losses")
+    raise InvalidInput(f"losses must {text}")
 
 
 def _pair(scores: Any, name: str, others: Any) -> list[tuple[Array, Array]]:
@@ -184,10 +183,8 @@ class MetaRisk(MetaPS):
     ----------
     threshold_ : float
         The largest threshold that is certified; all lower ones are safe too.
-    tasks_, task_sizes_, task_thresholds_, left_out_, clusters_, level_ : object
-        As in `MetaPS`.
-    guarantee_, context_, columns_, precision_, promise_ : object
-        As in `MetaPS`; ``columns_`` also holds thresholds and seed.
+    columns_ : dict
+        As in `MetaPS`, like all other attributes, and thresholds and seed.
 
     Notes
     -----
@@ -294,7 +291,7 @@ class MetaRisk(MetaPS):
         """Return losses as scores; those of a site, which is one task, with its name."""
         data = data if isinstance(data, Scored) else data.read_losses(known)
         if data.labels is not None:
-            raise InvalidInput("labels must be left out: losses know them.", parameter="labels")
+            raise InvalidInput("labels must be left out: losses know them.")
         if name is not None and data.tasks is not None:
             raise InvalidInput("tasks must be left out: a site is one task.", parameter="task")
         data = data if name is None else replace(data, tasks=np.full(len(data.scores), name))
@@ -440,6 +437,6 @@ class MetaRisk(MetaPS):
         array([[0.1, 0.4, 1. ]])
         """
         if not limit > 0:
-            raise InvalidInput(f"limit must be above 0, got {limit!r}.", parameter="limit")
+            raise InvalidInput(f"limit must be above 0, got {limit!r}.")
         pairs, grid = _pair(scores, "distances", distances), _as_grid(thresholds).tolist()
         return np.array([[d[s >= t].min(initial=limit) / limit for t in grid] for s, d in pairs])

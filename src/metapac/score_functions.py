@@ -102,7 +102,7 @@ class ScoreFunction:
         is_number = isinstance(t, int | float) and not isinstance(t, bool) and 0 < t < math.inf
         if not is_number or (self.name == "raw" and t != 1):
             rule = "1 for raw outputs" if self.name == "raw" else "a positive number"
-            raise InvalidInput(f"temperature must be {rule}, got {t!r}.", parameter="temperature")
+            raise InvalidInput(f"temperature must be {rule}, got {t!r}.")
 
     def __str__(self) -> str:
         scaled = "" if self.temperature == 1 else f"(temperature={float(self.temperature)!r})"
@@ -149,7 +149,7 @@ class ScoreFunction:
         if kind == "scores" and self.name != "raw":
             text = f"score must be 'raw' for a learner whose outputs are scores, got {str(self)!r}"
             remedy = "If a softmax makes them probabilities, declare outputs='logits'."
-            raise InvalidInput(f"{text}. {remedy}", parameter="score")
+            raise InvalidInput(f"{text}. {remedy}")
 
     def _keeps(self, kind: str) -> bool:
         """Return whether outputs are probabilities already."""

@@ -10,15 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import special
 
-from metapac._common import (
-    Floats,
-    as_probability,
-    brief,
-    check_same_index,
-    check_same_length,
-    check_same_shape,
-    listed,
-)
+from metapac import _common
+from metapac._common import Floats, as_probability, brief, listed
 from metapac.binomial import clopper_pearson_upper
 from metapac.columns import Columns
 from metapac.errors import InvalidInput
@@ -127,10 +120,10 @@ def residual_scores(y: ArrayLike, prediction: ArrayLike, scale: ArrayLike = 1.0)
     """
     target = as_number_array("y", y)
     for name, values in (("prediction", prediction), ("scale", scale)):
-        check_same_index("y", y, name, values)
+        _common.check_same_index("y", y, name, values)
         array = as_number_array(name, values)
         if array.ndim or name == "prediction":
-            check_same_shape("y", target, name, array)
+            _common.check_same_shape("y", target, name, array)
     centre, width = _centre_and_scale(prediction, scale)
     check_finite("y", target)
     return np.asarray(-np.abs(target - centre) / width)
@@ -193,7 +186,7 @@ def _centre_and_scale(prediction: ArrayLike, scale: ArrayLike) -> tuple[Floats, 
     check_finite("prediction", centre)
     check_finite("scale", width, positive=True)
     if width.ndim:
-        check_same_shape("prediction", centre, "scale", width)
+        _common.check_same_shape("prediction", centre, "scale", width)
     return centre, width
 
 
@@ -229,8 +222,8 @@ def quantile_scores(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
     """
     target = as_number_array("y", y)
     for name, values in (("lower", lower), ("upper", upper)):
-        check_same_index("y", y, name, values)
-        check_same_shape("y", target, name, as_number_array(name, values))
+        _common.check_same_index("y", y, name, values)
+        _common.check_same_shape("y", target, name, as_number_array(name, values))
     low, high = _as_quantiles(lower, upper)
     check_finite("y", target)
     return np.asarray(np.minimum(target - low, high - target))
@@ -288,8 +281,8 @@ def _as_quantiles(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
     low, high = as_number_array("lower", lower), as_number_array("upper", upper)
     check_finite("lower", low)
     check_finite("upper", high)
-    check_same_index("lower", lower, "upper", upper)
-    check_same_shape("lower", low, "upper", high)
+    _common.check_same_index("lower", lower, "upper", upper)
+    _common.check_same_shape("lower", low, "upper", high)
     check_order(int(np.sum(low > high)), low.size)
     return low, high
 
@@ -328,7 +321,7 @@ def _read(
     names = columns.tolist() if isinstance(columns, np.ndarray) else list(columns)
     if len(names) != matrix.shape[1]:
         text = f"classes must name the {matrix.shape[1]} columns of sets, got {len(names)} names."
-        raise InvalidInput(text, parameter="classes")
+        raise InvalidInput(text)
     return matrix, names
 
 
@@ -341,10 +334,8 @@ _SAME_MODEL = "Are the scores of the model that was calibrated, on the same scal
 
 
 _SHOWN = 6  # of many classes, the most and the least frequent
-_EMPTY = (
-    "Empty: no label scored high enough; with probabilities, the model is torn between labels. "
-    "Treat these sets as all labels."
-)
+_EMPTY = "Empty: no label scored high enough; with probabilities, the model is torn between labels."
+_EMPTY += " Treat these sets as all labels."
 
 
 @dataclass(frozen=True)
@@ -353,10 +344,8 @@ class SetSummary:
 
     Attributes
     ----------
-    rows : int
-        Number of sets.
-    empty, single, full : int
-        Number of sets without a label, with one, and with all of them.
+    rows, empty, single, full : int
+        Number of sets, and of those without a label, with one, and with all of them.
     mean_size : float
         Mean number of labels over all sets; NaN without sets.
     by_class : mapping from class to int
@@ -393,7 +382,7 @@ class SetSummary:
             A sentence for each finding.
         """
         found = [] if calibrated is None else self._out_of_range(*calibrated)
-        too_empty = [] if epsilon is None else self._too_empty(epsilon)
+        too_empty = [] if epsilon is None else judge_empty(self.empty, self.rows, epsilon)
         if self.rows < max(_ENOUGH, _ENOUGH_PER_CLASS * len(self.by_class)):
             return found + too_empty
         return found + (self._alike() or too_empty + self._rare())
@@ -419,10 +408,8 @@ class SetSummary:
             return f"{count:,} ({count / self.rows:.1%})"
 
         kinds = f"one label in {share(self.single)}, all labels in {share(self.full)}"
-        lines = [
-            f"{self.rows:,} sets: {kinds}, empty {share(self.empty)}; mean size "
-            f"{self.mean_size:.4g} over rows."
-        ]
+        mean = f"mean size {self.mean_size:.4g} over rows"
+        lines = [f"{self.rows:,} sets: {kinds}, empty {share(self.empty)}; {mean}."]
         ranked = sorted(self.by_class.items(), key=lambda item: -item[1])
         shown = [f"{name} in {share(count)}" for name, count in ranked]
         if len(shown) > _SHOWN:
@@ -438,10 +425,6 @@ class SetSummary:
             return []
         text = f"Scores reach {self.high:.4g}, but in calibration true labels reached {high:.4g}"
         return [f"{text}. {_SAME_MODEL}"]
-
-    def _too_empty(self, epsilon: float) -> list[str]:
-        """Say that more sets are empty than may miss, unless a few more are so by chance."""
-        return judge_empty(self.empty, self.rows, epsilon)
 
     def _alike(self) -> list[str]:
         if not self.by_class and self.rows not in (self.empty, self.full):
@@ -559,7 +542,7 @@ class Answers:
             Their number, and their fraction of all questions and of those answered.
         """
         truth = [as_plain_label(label) for label in y]
-        check_same_length("y", np.empty(len(truth)), "answers", self.answered)
+        _common.check_same_length("y", np.empty(len(truth)), "answers", self.answered)
         pairs = [p for p in zip(self.labels, truth, strict=True) if p[0] is not None]
         for answer, label in pairs[:1]:
             if kind_of(answer) != kind_of(label):

@@ -22,7 +22,7 @@ from metapac.errors import InfeasibleGuarantee, InvalidInput, NotCalibrated
 from metapac.evaluation import Evaluation
 from metapac.grouping import Scored, name_units
 from metapac.guarantee import Epsilon, PerClass, Split
-from metapac.planning import Demand, all_feasible
+from metapac.planning import Demand, all_feasible, demand_each
 from metapac.predictors import MetaPS
 from metapac.sets import score_numbers
 
@@ -130,11 +130,10 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         new._fitted_with = new._get_state()
         new.training_groups_ = sorted(training, key=str)
         new.calibration_groups_ = sorted(calibration, key=str)
+        first = each_model(new.estimator_)[0]
         for name in ("n_features_in_", "feature_names_in_"):
             new.__dict__.pop(name, None)
-            first = each_model(new.estimator_)[0]
-            if hasattr(first, name):
-                setattr(new, name, getattr(first, name))
+            new.__dict__ |= {name: getattr(first, name)} if hasattr(first, name) else {}
         self.__dict__ = new.__dict__
         return self
 
@@ -159,12 +158,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             Features, true labels or values, and groups, as in ``fit``.
         within : array_like, shape (n,), optional
             Units, as in ``fit``, if it had them: one random row of each is judged.
-        min_examples : int, default 0
-            Leave out groups with fewer rows.
-        false_alarm : float, default 0.05
-            Probability that the verdict is wrong.
-        allow : iterable of str, default ()
-            Checks of the data to skip, beside those of the constructor.
+        min_examples, false_alarm, allow : optional
+            As in ``metapac.evaluate``; ``allow`` adds to that of the constructor.
 
         Returns
         -------
@@ -174,8 +169,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
         allowed = {*check_allowed(self.allow), *check_allowed(allow)}
         self._check_fitted()
         output, scored = self._score_groups(self._read(X, y, groups, within))
-        more: Any = {"min_examples": min_examples, "false_alarm": false_alarm}
-        more["within"] = scored.within
+        more = {"min_examples": min_examples, "false_alarm": false_alarm, "within": scored.within}
         return self._assess(output, scored, allow=allowed, **more)
 
     def score(self, X: Any, y: Any, groups: Any = None) -> float:
@@ -273,9 +267,8 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
 
     def _make_method(self) -> MetaPS:
         """Return an uncalibrated predictor, once its parameters are known to be valid."""
-        method = MetaPS(
-            **{n: getattr(self, n) for n in MetaPS._parameter_names() if hasattr(self, n)}
-        )
+        names = [name for name in MetaPS._parameter_names() if hasattr(self, name)]
+        method = MetaPS(**{name: getattr(self, name) for name in names})
         stated = method._make_guarantee()
         check_levels(stated.epsilon, stated.alpha, stated.delta, allow=self.allow)
         return method
@@ -288,7 +281,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             raise InvalidInput("this requires y to be passed, but the target y is None.")
         if within is not None and shots:
             rule = "within must be left out with shots: support rows may share a unit with others"
-            raise InvalidInput(f"{rule}. Pass one row of each unit.", parameter="within")
+            raise InvalidInput(f"{rule}. Pass one row of each unit.")
         ids = as_groups(groups, self.allow)
         x = as_indexable(x, y=y, groups=groups)
         warn_of_group_column(x, groups, ids)
@@ -327,21 +320,15 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             pairs = zip(data.groups.tolist(), data.within.tolist(), strict=True)
             data = data.take(np.array([*{pair: i for i, pair in enumerate(pairs)}.values()]))
         whole, used, total = method._make_guarantee(), len(calibration), len(training + calibration)
-        index, parts = find_codes(data.groups, calibration + training), []
-        classes = tuple(np.unique(data.y).tolist()) if self.per_class else (None,)
-        for label in classes:
-            g, rows = whole, index
-            if label is not None:
-                g, rows = whole.for_class(label, classes), index[data.y == label]
-            parts.append((label, g, np.bincount(rows, minlength=total) - self.shots))
+        index, of_class = find_codes(data.groups, calibration + training), {None: slice(None)}
+        if self.per_class:
+            of_class = {x: data.y == x for x in np.unique(data.y).tolist()}
+        sizes = {x: np.bincount(index[rows], minlength=total) for x, rows in of_class.items()}
 
         def count(groups: int) -> list[Demand]:
-            return [Demand.from_sizes(g, n[:groups], label=label) for label, g, n in parts]
+            return demand_each(whole, {x: n[:groups] - self.shots for x, n in sizes.items()})
 
-        def works(groups: int) -> bool:
-            return all_feasible(count(groups))
-
-        if works(used):
+        if all_feasible(count(used)):
             return
         trivial = (
             "for intervals of infinite width" if self._target == "y" else "to keep every label"
@@ -351,7 +338,9 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             text += f" Groups are the tasks here: {used} of {total} calibrate, and"
             is_drawn = isinstance(self.calibration, numbers.Real)
             most = total - 1 if is_drawn else used  # one is left to train on
-            enough = works(most) and binomial.min_integer(works, used, most)
+            enough = all_feasible(count(most)) and binomial.min_integer(
+                lambda groups: all_feasible(count(groups)), used, most
+            )
             text += f" calibration={enough} would do." if enough else " the others train."
         raise InfeasibleGuarantee(text)
 
@@ -361,8 +350,7 @@ class GroupEstimator(base.MetaEstimatorMixin, ABC):  # type: ignore[misc]
             return self._train_one(self.estimator, data, training, fit_params)
         if self._target == "label" or self.return_std or len(self.estimator) != 2:
             rule = "a tuple is for the two quantile models of MetaPSRegressor, without return_std"
-            text = f"estimator must be one model: {rule}, got {brief(self.estimator)}."
-            raise InvalidInput(text, parameter="estimator")
+            raise InvalidInput(f"estimator must be one model: {rule}, got {brief(self.estimator)}.")
         return tuple(self._train_one(one, data, training, fit_params) for one in self.estimator)
 
     def _train_one(
@@ -454,12 +442,8 @@ class MetaPSClassifier(GroupEstimator, base.ClassifierMixin, base.BaseEstimator)
         Fraction of new groups on which the miss rate may exceed ``epsilon``.
     delta : float or None
         Failure probability of the guarantee. None gives a guarantee in expectation.
-    split : {"joint", "tight", "even"} or float, default "joint"
-        How ``alpha`` is shared between the two steps, as in `MetaPS`.
-    per_class : bool or "together", default False
-        Whether to bound the miss rate of each class separately, or of all on the same groups.
-    min_examples : int, default 0
-        Leave out calibration groups with fewer rows; the guarantee then does not cover such groups.
+    split, per_class, min_examples : optional
+        As in `MetaPS`: calibration groups with fewer rows are left out, and then not covered.
     new_tasks, shift, dishonest, sampling, randomise, offsets : optional
         A finite list of new groups, new groups from elsewhere, groups that may be wrong, how the
         rows of a group are sampled, and offsets of the classes, as in `Guarantee`.
@@ -655,10 +639,8 @@ class MetaPSRegressor(GroupEstimator, base.RegressorMixin, base.BaseEstimator): 
         of them, for a low and a high quantile: intervals are then those of `quantile_scores`.
     epsilon : float
         Miss rate allowed on a group: the fraction of its values outside their intervals.
-    alpha : float
-        Fraction of new groups on which the miss rate may exceed ``epsilon``.
-    delta : float or None
-        Failure probability of the guarantee. None gives a guarantee in expectation.
+    alpha, delta : float, and None for ``delta``
+        As in `MetaPSClassifier`.
     split, min_examples, new_tasks, shift, dishonest, sampling, randomise : optional
         As in `MetaPSClassifier`.
     on_infeasible : {"raise", "trivial"}, default "raise"

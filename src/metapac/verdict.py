@@ -13,14 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from metapac._common import (
-    Counts,
-    as_probability,
-    as_whole_number,
-    as_whole_numbers,
-    check_same_shape,
-    listed,
-)
+from metapac import _common
+from metapac._common import Counts, as_probability, listed
 from metapac._text import inflect
 from metapac.binomial import allowed_errors_in_task, min_integer, round_up
 from metapac.errors import InvalidInput
@@ -214,35 +208,27 @@ def _describe_settled(verdict: Verdict, words: Words, claim: str) -> str:
         causes = f" {describe_causes(verdict.alpha, verdict.delta, low, words)}"
         if verdict.of_list is not None:
             unlikely = "" if verdict.delta is None else f" ({percent(verdict.delta)} at most)"
-            causes = (
-                f" An unlucky draw{unlikely} explains it too; otherwise the {words.units} of the "
-                "calibration were not drawn at random, or the scores are not like theirs."
-            )
+            causes = f" An unlucky draw{unlikely} explains it too; otherwise the {words.units} of "
+            causes += "the calibration were not drawn at random, or the scores are not like theirs."
     number = words.count_units(verdict.tasks)
     if verdict.alpha is None:
         number = words.count_examples(verdict.if_broken.number)
     shown = "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
-    return (
-        f"{claim}, judged by {number} ({shown}). If this were "
-        f"false, the verdict would be {verdict.status!r} with probability at most "
-        f"{percent(round_up(level))}.{causes}"
-    )
+    text = f"{claim}, judged by {number} ({shown}). If this were false, the verdict would be"
+    return f"{text} {verdict.status!r} with probability at most {percent(round_up(level))}.{causes}"
 
 
 def describe_causes(alpha: float | None, delta: float | None, low: float, words: Words) -> str:
     """Return what may have broken a guarantee if a fraction above ``low`` of tasks breaks it."""
     if delta is not None:
-        return (
-            f"An unlucky calibration (probability at most {percent(delta)}) explains it too; "
-            f"otherwise these {words.units} or the scores are not like those of calibration."
-        )
+        luck = f"An unlucky calibration (probability at most {percent(delta)}) explains it too;"
+        units = f"otherwise these {words.units}"
+        return f"{luck} {units} or the scores are not like those of calibration."
     chance = "some"
     if alpha is not None and low > alpha:  # Markov's inequality
         chance = f"at most {percent(round_up(alpha / low))}"
-    return (
-        "A guarantee in expectation (delta=None) is an average over calibrations: under its "
-        f"assumptions, {chance} of all calibrations come out this badly."
-    )
+    text = "A guarantee in expectation (delta=None) is an average over calibrations: under its"
+    return f"{text} assumptions, {chance} of all calibrations come out this badly."
 
 
 def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
@@ -279,10 +265,8 @@ def _describe_open(verdict: Verdict, words: Words, claim: str) -> str:
             f"{words.examples} to tell (it takes at least {least}), or a {words.rate} close to "
             f"{rate}. Label more {words.examples}."
         )
-    return (
-        f"{words.count_units(verdict.tasks)} {do} not settle whether {claim}; {what} may be "
-        f"anything from {ends} (each end with confidence {confidence}). {outlook}"
-    )
+    text = f"{words.count_units(verdict.tasks)} {do} not settle whether {claim}; {what} may be"
+    return f"{text} anything from {ends} (each end with confidence {confidence}). {outlook}"
 
 
 def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: Words) -> str:
@@ -303,11 +287,8 @@ def _describe_classes(verdict: Verdict, parts: Mapping[Any, Verdict], words: Wor
     if len(names) > 1:
         which += f"; the {kind} evidence is for class {shown}"
     detail = _describe(verdict.together[shown], words, f" on class {shown}")
-    others = [
-        f" {other.capitalize()} for {_name_classes(some)}{alone}."
-        for other, some in by_status.items()
-        if some
-    ]
+    rest = {other: some for other, some in by_status.items() if some}
+    others = [f" {x.capitalize()} for {_name_classes(some)}{alone}." for x, some in rest.items()]
     return f"{status.capitalize()}{which}: {detail}{''.join(others)}"
 
 
@@ -335,9 +316,7 @@ class Verdict:
         Tasks shown to have a miss rate of at most ``epsilon``, or above it, each at level 0.05.
     p_holds, p_violated : float
         p-values against "the guarantee is broken" and "the guarantee is true".
-    epsilon : float or mapping from class to float
-        Miss rate that the guarantee allows.
-    alpha, delta, false_alarm : float or None
+    epsilon, alpha, delta, false_alarm : float, mapping from class to float, or None
         As in ``judge``.
     if_broken, if_true : Trials
         Tasks not shown to be within epsilon, or above it, at each level: if they are few, the
@@ -348,14 +327,12 @@ class Verdict:
         Level of "holds" if it is not ``false_alarm``.
     unit, example : str
         What a task and an example are called in ``sentence``.
-    trivial : str
-        Why there is nothing to check, if the guarantee holds trivially; otherwise empty.
-    rate : str
-        What ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
-    of_list : NewTasks or None
-        The finite list that is judged: how many tasks it has, and how many may exceed epsilon.
-    missing : int
-        How many of them were not evaluated; without them there is no verdict.
+    trivial, rate : str
+        Why there is nothing to check, if the guarantee holds trivially; otherwise empty. And what
+        ``epsilon`` bounds: "miss rate", or "risk" for `MetaRisk`.
+    of_list, missing : NewTasks or None, and int
+        The finite list that is judged: how many tasks it has, and how many may exceed epsilon; and
+        how many were not evaluated, so that there is no verdict.
     classes : int
         Number of classes that one guarantee is for, with ``per_class="together"``; otherwise 1.
 
@@ -494,35 +471,13 @@ class Verdict:
         """Return the verdict on another number of tasks like these, rounded to prove less."""
         broken, true = self.if_broken, self.if_true
         number = broken.number * tasks // self.tasks
-        low, high = (
-            tuple(-(-count * tasks // self.tasks) for count in trials.counts)
-            for trials in (broken, true)
-        )
+        low, high = ([-(-n * tasks // self.tasks) for n in x.counts] for x in (broken, true))
         if self.alpha is None:
             missed = broken.counts[0] * tasks // self.tasks
-            low, high = (missed,), (number - missed,)
-        broken, true = Trials(number, broken.share, low), Trials(number, true.share, high)
+            low, high = [missed], [number - missed]
+        broken = Trials(number, broken.share, tuple(low))
+        true = Trials(number, true.share, tuple(high))
         return replace(self, tasks=tasks, if_broken=broken, if_true=true)
-
-    def named(self, *, unit: str, example: str) -> Verdict:
-        """Return the same verdict, in other words for tasks and examples.
-
-        Parameters
-        ----------
-        unit : str
-            What a task is called; an irregular plural is given as "person/people".
-        example : str
-            What an example is called.
-
-        Returns
-        -------
-        Verdict
-            The verdict; those of the classes are in these words too.
-        """
-        parts = self.by_class and {
-            name: part.named(unit=unit, example=example) for name, part in self.by_class.items()
-        }
-        return replace(self, by_class=parts, unit=unit, example=example)
 
     def sentence(self, *, unit: str | None = None, example: str | None = None) -> str:
         """Return the verdict in words, with its probability of being wrong.
@@ -530,7 +485,8 @@ class Verdict:
         Parameters
         ----------
         unit, example : str, optional
-            What a task and an example are called, as in ``named``; by default as in the verdict.
+            What a task and an example are called; an irregular plural is given as
+            "person/people". By default as in the verdict.
 
         Returns
         -------
@@ -539,7 +495,7 @@ class Verdict:
         """
         if self.trivial:
             return f"Nothing to check: {self.trivial}"
-        words = self.named(unit=unit or self.unit, example=example or self.example).words
+        words = name_units(self, unit or self.unit, example or self.example).words
         if self.by_class is not None:
             return _describe_classes(self, self.by_class, words)
         return f"{self.status.capitalize()}: {_describe(self, words)}"
@@ -552,10 +508,8 @@ class Verdict:
         dict
             Status, sentence, p-values, interval and counts.
         """
-        names = (
-            "p_holds p_violated interval tasks within flagged more_tasks false_alarm alpha delta"
-        )
-        values = {name: getattr(self, name) for name in names.split()}
+        names = "p_holds p_violated interval tasks within flagged more_tasks false_alarm"
+        values = {name: getattr(self, name) for name in [*names.split(), "alpha", "delta"]}
         if self.of_list is not None:
             new_tasks, may_exceed = self.of_list
             values |= {"new_tasks": new_tasks, "may_exceed": may_exceed, "missing": self.missing}
@@ -563,6 +517,14 @@ class Verdict:
 
     def __str__(self) -> str:
         return self.sentence()
+
+
+def name_units(verdict: Verdict, unit: str, example: str) -> Verdict:
+    """Return the same verdict, and those of its classes, in other words for tasks and examples."""
+    parts = verdict.by_class and {
+        name: name_units(part, unit, example) for name, part in verdict.by_class.items()
+    }
+    return replace(verdict, by_class=parts, unit=unit, example=example)
 
 
 def judge(
@@ -617,8 +579,7 @@ def judge(
     20
     """
     if np.ndim(examples) != 1:
-        text = f"examples must be one-dimensional, got shape {np.shape(examples)}."
-        raise InvalidInput(text, parameter="examples")
+        raise InvalidInput(f"examples must be one-dimensional, got shape {np.shape(examples)}.")
     counts = [(examples, missed)]
     (verdict,) = judge_each(counts, [epsilon], alpha, delta, false_alarm, new_tasks)
     return verdict
@@ -628,28 +589,17 @@ def judge_classes(
     counts: Mapping[Any, tuple[ArrayLike, ArrayLike]],
     *,
     epsilon: Epsilon,
-    alpha: float,
-    delta: float | None,
     false_alarm: float = 0.05,
-    new_tasks: int | None = None,
-    there: int | None = None,
+    **levels: Any,
 ) -> Verdict:
     """Judge each class, and all together: held if all hold, violated if one is violated."""
     rates = [epsilon[name] if isinstance(epsilon, Mapping) else epsilon for name in counts]
-    pairs = [*counts.values()]
-    found = judge_each(pairs, rates, alpha, delta, false_alarm, new_tasks, there)
-    none = Trials(0, 0.0, ())
-    return replace(
-        found[0],
-        epsilon=epsilon,
-        false_alarm=float(false_alarm),
-        tasks=max(part.tasks for part in found),
-        within=min(part.within for part in found),
-        flagged=max(part.flagged for part in found),
-        if_broken=none,
-        if_true=none,
-        by_class=dict(zip(counts, found, strict=True)),
-    )
+    found = judge_each([*counts.values()], rates, false_alarm=false_alarm, **levels)
+    whole = replace(found[0], epsilon=epsilon, false_alarm=float(false_alarm))
+    none, by_class = Trials(0, 0.0, ()), dict(zip(counts, found, strict=True))
+    tasks, flagged = (max(getattr(part, x) for part in found) for x in ("tasks", "flagged"))
+    numbers: Any = {"tasks": tasks, "flagged": flagged, "within": min(x.within for x in found)}
+    return replace(whole, if_broken=none, if_true=none, by_class=by_class, **numbers)
 
 
 def judge_each(
@@ -671,8 +621,7 @@ def judge_each(
     if delta is not None:
         as_probability("delta", delta)
     if as_probability("false_alarm", false_alarm) >= 0.5:
-        message = f"false_alarm must be below 0.5, got {false_alarm!r}."
-        raise InvalidInput(message, parameter="false_alarm")
+        raise InvalidInput(f"false_alarm must be below 0.5, got {false_alarm!r}.")
     pairs = [_checked_counts(*pair) for pair in counts]
     columns = max(sizes.shape[1] for sizes, _misses in pairs)
     label = np.repeat(np.arange(len(pairs)), [len(sizes) for sizes, _misses in pairs])
@@ -680,10 +629,8 @@ def judge_each(
     there = len(pairs[0][0]) if there is None else there
     of_list = _as_list(new_tasks, alpha, there)
     missing = 0 if of_list is None else of_list.number - there
-    found = {
-        rate: count_trials(sizes, misses, rate, label, len(pairs), alpha, of_list, missing)
-        for rate in {*rates}
-    }
+    given = label, len(pairs), alpha, of_list, missing
+    found = {rate: count_trials(sizes, misses, rate, *given) for rate in {*rates}}
     share = equal_share(float(false_alarm), len(pairs))
     judged = partial(
         Verdict, alpha=alpha, delta=delta, false_alarm=share, of_list=of_list, classes=columns
@@ -695,24 +642,22 @@ def _as_list(new_tasks: Any, alpha: float | None, tasks: int) -> NewTasks | None
     """Return the finite list to judge, which may not have fewer tasks than there are."""
     if new_tasks is None:
         return None
-    number = as_whole_number("new_tasks", new_tasks)
+    number = _common.as_whole_number("new_tasks", new_tasks)
     if alpha is None:
         raise InvalidInput("new_tasks needs alpha, got alpha=None.", parameter="new_tasks")
     if tasks > number:
         rule = f"new_tasks must be at least the number of tasks, {tasks}, got {number}"
-        text = f"{rule}. Leave out tasks that are not on the list."
-        raise InvalidInput(text, parameter="new_tasks")
+        raise InvalidInput(f"{rule}. Leave out tasks that are not on the list.")
     return NewTasks.at_most(alpha, number)
 
 
 def _checked_counts(examples: ArrayLike, missed: ArrayLike) -> tuple[Counts, Counts]:
-    sizes = as_whole_numbers("examples", examples, minimum=0)
-    misses = as_whole_numbers("missed", missed, minimum=0)
-    check_same_shape("examples", sizes, "missed", misses)
+    sizes = _common.as_whole_numbers("examples", examples, minimum=0)
+    misses = _common.as_whole_numbers("missed", missed, minimum=0)
+    _common.check_same_shape("examples", sizes, "missed", misses)
     if (wrong := misses > sizes).any():
         pair = f"{misses[wrong][0]} misses among {sizes[wrong][0]} examples"
-        raise InvalidInput(
-            f"missed must be at most examples, got {pair}.", parameter=("missed", "examples")
-        )
+        text = f"missed must be at most examples, got {pair}."
+        raise InvalidInput(text, parameter=("missed", "examples"))
     columns = (-1, 1) if sizes.ndim == 1 else sizes.shape
     return sizes.reshape(columns), misses.reshape(columns)

@@ -6,27 +6,22 @@ down, so that whoever applies the rounded number keeps at least as many labels.
 
 from __future__ import annotations
 
+import decimal
 import html
 import math
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from metapac import guarantee
 from metapac._text import inflect, visible
 from metapac.columns import hold_losses, hold_numbers
 from metapac.evidence import UNKNOWN, Outcome, Part
-from metapac.guarantee import (
-    BALANCED,
-    averages_classes,
-    describe_list_draw,
-    describe_share,
-    percent,
-)
+from metapac.guarantee import BALANCED, percent
 
 if TYPE_CHECKING:
-    from metapac import context
+    from metapac.context import Context
     from metapac.grouping import DrawnRows
     from metapac.guarantee import Guarantee
 
@@ -37,15 +32,10 @@ USE = (
     "is well: no label scored high enough, which for probabilities means that the model is torn "
     "between labels. Treat it as a set of all labels."
 )
-_USE_INTERVAL = (
-    "An interval says where the true number may lie, not where in it the number is likely to be."
-)
-_EMPTY_INTERVAL = (
-    " In an empty interval the two quantiles are too close together. Treat it as one of all "
-    "numbers."
-)
-
-
+_USE_INTERVAL = "An interval says where the true number may lie, not where in it the number is "
+_USE_INTERVAL += "likely to be."
+_EMPTY_INTERVAL = " In an empty interval the two quantiles are too close together. Treat it as one "
+_EMPTY_INTERVAL += "of all numbers."
 _USE_LOSS = "The guarantee is for this threshold and lower ones, at which no more is lost."
 
 
@@ -60,7 +50,7 @@ class Words(NamedTuple):
     rate: str = "miss rate"
 
     @classmethod
-    def from_context(cls, about: context.Context) -> Words:
+    def from_context(cls, about: Context) -> Words:
         """Return the words of a context."""
         model = "the model" if about.model is None else f"the model {visible(about.model)}"
         return cls(*inflect(visible(about.unit)), *inflect(visible(about.example)), model)
@@ -82,7 +72,8 @@ def round_down(threshold: float, digits: int = 3) -> str:
     """Return a threshold in some significant digits, never higher than it is."""
     if not math.isfinite(threshold):
         return str(threshold)
-    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(threshold)).normalize()
+    floor = decimal.Context(prec=digits, rounding=decimal.ROUND_FLOOR)
+    shown = floor.create_decimal(repr(threshold)).normalize()
     return f"{shown:f}" if -7 < shown.adjusted() < 16 else f"{shown:e}"
 
 
@@ -115,7 +106,7 @@ def explain_guarantee(
     g: Guarantee,
     rules: Sequence[Rule],
     tasks: int,
-    about: context.Context,
+    about: Context,
     columns: Mapping[str, Any] | None = None,
     cluster: tuple[str, str] | None = None,
     drawn_rows: str = "",
@@ -126,20 +117,19 @@ def explain_guarantee(
     """Return the guarantee of `MetaPS` in plain words, and what it does not say."""
     words, columns = Words.from_context(about), columns or {}
     is_interval = hold_numbers(columns)
-    is_average = averages_classes(g, columns)
+    is_average = guarantee.averages_classes(g, columns)
     miss, use = "a set without the true label", USE
     if hold_losses(columns):
         miss, use = "", _USE_LOSS
     elif is_interval:
         miss, use = "an interval without the true number", _USE_INTERVAL
         use += _EMPTY_INTERVAL * ("lower" in columns)
-    drawn, pool = words, describe_pool(about, tasks)
+    drawn, pool, several = words, describe_pool(about, tasks), None
     basis, limits = describe_basis(words, tasks, rules), []
     if g.min_examples:
         small = f"for {words.units} with fewer than {words.count_examples(g.min_examples)}"
         left_out = f" ({rules[0].left_out} left out of the calibration)" * bool(rules[0].left_out)
         limits.append(small + (_of_class(g, "the") or left_out))
-    several = None
     if cluster is not None:
         one, several = map(visible, cluster)
         drawn = words._replace(unit=one, units=several)
@@ -150,11 +140,13 @@ def explain_guarantee(
     basis += f" {drawn_rows}" if drawn_rows else ""
     sure = describe_confidence(g.delta, drawn.count_units(tasks + absent), drawn.units)
     sure += describe_dishonest(g, drawn, absent)
-    share, beyond, draw = describe_share(g, words.unit, words.units, several), "", ""
+    share, beyond, draw = guarantee.describe_share(g, words.unit, words.units, several), "", ""
     if (of_list := g.list_of_new_tasks) is not None:
         beyond = f"{drawn.units} that are not on the list"
-        draw = describe_list_draw(of_list, drawn.units, (tasks + absent) * (not g.min_examples))
-    conditions = describe_conditions(about, drawn.units, g, draw, is_average=is_average)
+        draw = guarantee.describe_list_draw(
+            of_list, drawn.units, (tasks + absent) * (not g.min_examples)
+        )
+    conditions = describe_conditions(about, drawn.units, g, draw, is_average)
     conditions += describe_shift(g, drawn.units, free_shift)
     single, whole = _describe_rates(words, g, is_risk=hold_losses(columns))
     return join_paragraphs(
@@ -162,7 +154,7 @@ def explain_guarantee(
         _describe_claim(words, g, rules, share, miss),
         f"{sure} {pool}",
         conditions,
-        list_limits(words, single, whole, limits, beyond, is_average=is_average),
+        list_limits(words, single, whole, *limits, beyond=beyond, is_average=is_average),
         use,
     )
 
@@ -184,7 +176,7 @@ def _describe_rates(words: Words, g: Guarantee, *, is_risk: bool) -> tuple[str, 
     return f"{single} {worse}, and nobody knows which" * exempt, share
 
 
-def explain_examples(epsilon: float, delta: float, rule: Rule, about: context.Context) -> str:
+def explain_examples(epsilon: float, delta: float, rule: Rule, about: Context) -> str:
     """Return the guarantee of `PS` in plain words, and what it does not say."""
     words, rate = Words.from_context(about), percent(epsilon)
     drawn = words.count_examples(rule.examples or 0)
@@ -281,10 +273,7 @@ def _describe_claim(
     if g.is_together:
         start = f"The following holds on {share}, for all classes at once (a class that a "
         start += f"{words.unit} lacks is not missed there):"
-    lines = [
-        start,
-        *(_describe_class(words, rule) for rule in rules[:_SHOWN]),
-    ]
+    lines = [start, *(_describe_class(words, rule) for rule in rules[:_SHOWN])]
     if (more := len(rules) - _SHOWN) > 0:
         lines.append(f"- and {more} more {'class' if more == 1 else 'classes'}, see thresholds_")
     return "\n".join(lines)
@@ -297,9 +286,8 @@ def _of_class(g: Guarantee, which: str = "that") -> str:
 
 def _describe_class(words: Words, rule: Rule) -> str:
     """Return the guarantee of one class, its threshold, and what it rests on."""
-    kept = "always in the set"
+    kept, lower = "always in the set", ", and hardly any is lower" * rule.keeps_all
     if rule.threshold > -math.inf:
-        lower = ", and hardly any is lower" if rule.keeps_all else ""
         kept = f"in the set if its score is at least {round_down(rule.threshold)}{lower}"
     examples = "" if rule.examples is None else f", {words.count_examples(rule.examples)}"
     label = f"'{visible(str(rule.label))}'"
@@ -312,16 +300,15 @@ def _describe_class(words: Words, rule: Rule) -> str:
 def describe_confidence(delta: float | None, drawn: str, plural: str) -> str:
     """Return how sure one can be, given what was drawn."""
     if delta is None:
-        return (
-            f"This holds on average over many such calibrations, each with other {plural}. This "
-            "one may be better or worse, and how sure we can be of it is not known (delta=None)."
-        )
+        mean = f"This holds on average over many such calibrations, each with other {plural}."
+        doubt = "This one may be better or worse, and how sure we can be of it is not known"
+        return f"{mean} {doubt} (delta=None)."
     sure, risk = percent(delta, complement=True), percent(delta)
     misled = f"the risk that the choice of the {drawn} misled us is at most {risk}"
     return f"We are {sure} sure of it: {misled}."
 
 
-def describe_pool(about: context.Context, tasks: int) -> str:
+def describe_pool(about: Context, tasks: int) -> str:
     """Return what follows if the tasks were drawn from the same few classes."""
     if about.drawn_from is None:
         return ""
@@ -348,9 +335,8 @@ def describe_shift(g: Guarantee, units: str, free: float | None) -> str:
     if free is None or g.new_tasks is not None:
         return ""
     if free < _LEAST_SHIFT:
-        return (
-            f" There is no room for new {units} from elsewhere: if some are, calibrate with shift."
-        )
+        lack = f"There is no room for new {units} from elsewhere"
+        return f" {lack}: if some are, calibrate with shift."
     return f" It would still hold if up to {percent(free)} of new {units} came from elsewhere."
 
 
@@ -358,18 +344,11 @@ _LEAST_SHIFT = 0.001  # less is not worth a sentence
 
 
 def describe_conditions(
-    about: context.Context,
-    units: str,
-    g: Guarantee | None = None,
-    draw: str = "",
-    *,
-    is_average: bool = True,
+    about: Context, units: str, g: Guarantee | None = None, draw: str = "", is_average: bool = True
 ) -> str:
     """Return what the guarantee assumes of what was drawn: tasks, or clusters of them."""
     words = Words.from_context(about)
-    draw = draw or (
-        f"the {units} of the calibration and the new ones are drawn at random from the same kind"
-    )
+    alike = f"the {units} of the calibration and the new ones are drawn at random from the same"
     training = "Where the model was trained is not on record, so nobody has checked that."
     if about.trained_on is not None:
         number = len(tuple(about.trained_on))
@@ -379,28 +358,22 @@ def describe_conditions(
         training = f"The model was trained on {visible(about.training)}."
     mix, randomised = BALANCED * is_average, ""
     if g is not None and g.sampling == "iid":
-        mix = " (one by one, at random from far more of them, not balanced by class)"
-        mix = mix.replace("not balanced by class", "class by class") if g.per_class else mix
+        mode = "class by class" if g.per_class else "not balanced by class"
+        mix = f" (one by one, at random from far more of them, {mode})"
     offsets = ", the offsets of classes" * (g is not None and g.is_together)
     if g is not None and g.randomise is not None:
         randomised = f" Ranks were randomised by the seed {g.randomise}, which was fixed beforehand"
         randomised += f" like the names of the {words.units}: other ones now are a second look."
     return (
-        f"It holds only if {draw}, if their {words.examples} are sampled in the same way"
-        f"{mix}, if the model was not trained on any of them, and if the scores{offsets} "
+        f"It holds only if {draw or f'{alike} kind'}, if their {words.examples} are sampled in the "
+        f"same way{mix}, if the model was not trained on any of them, and if the scores{offsets} "
         f"and the number of {units} were fixed before anyone looked at results. "
         f"{training}{randomised}"
     )
 
 
 def list_limits(
-    words: Words,
-    single: str,
-    share: str,
-    more: Sequence[str] = (),
-    beyond: str = "",
-    *,
-    is_average: bool = True,
+    words: Words, single: str, share: str, *more: str, beyond: str = "", is_average: bool = True
 ) -> str:
     """Return for which tasks, classes and examples a guarantee says nothing."""
     classes = [
@@ -417,21 +390,19 @@ def list_limits(
 
 def summarise_guarantee(
     g: Guarantee,
-    about: context.Context,
+    about: Context,
     columns: Mapping[str, Any] | None = None,
     cluster: tuple[str, str] | None = None,
 ) -> str:
     """Return the guarantee of `MetaPS` in one plain sentence."""
     words = Words.from_context(about)
     clusters = None if cluster is None else visible(cluster[1])
-    share = f"In {describe_share(g, words.unit, words.units, clusters)}"
+    share = f"In {guarantee.describe_share(g, words.unit, words.units, clusters)}"
     share += " of the same kind" * (cluster is None and g.new_tasks is None)
     share = f"For each class separately: in{share[2:]}" if g.per_class is True else share
     if g.min_examples:
         share += f" with at least {words.count_examples(g.min_examples)}{_of_class(g, 'the')}"
-    missed = "a set without the true label"
-    if hold_numbers(columns):
-        missed = "an interval without the true number"
+    kind, truth = ("an interval", "number") if hold_numbers(columns) else ("a set", "label")
     rates = g.epsilon if isinstance(g.epsilon, Mapping) else {None: g.epsilon}
     which = f"the {words.examples}{_of_class(g, 'the')}"
     claims = [
@@ -443,7 +414,7 @@ def summarise_guarantee(
         sure = f"confidence {percent(g.delta, complement=True)}"
     if hold_losses(columns):
         return f"{share}, the mean loss is at most {percent(g.miss_rate)} ({sure})."
-    return f"{share}, at most {', '.join(claims)} get {missed} ({sure})."
+    return f"{share}, at most {', '.join(claims)} get {kind} without the true {truth} ({sure})."
 
 
 def render_card(title: str, text: str, sentence: str) -> str:
@@ -460,8 +431,7 @@ def render_card(title: str, text: str, sentence: str) -> str:
 
 def render_text(text: str) -> str:
     """Return lines of text as HTML, in the font of code."""
-    lines = "\n".join(map(_escape, text.split("\n")))
-    return f"<pre>{lines}</pre>"
+    return "<pre>{}</pre>".format("\n".join(map(_escape, text.split("\n"))))
 
 
 def _escape(text: str) -> str:

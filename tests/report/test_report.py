@@ -454,8 +454,8 @@ REFUSED: list[Any] = [
     ({"false_alarm": 0.5, "labelled": draw_scores(["new"], 0)}, "false_alarm"),
     ({"labelled": "new.csv"}, "labelled"),  # a path names no columns
     ({"labelled": mp.Scored([0.5], ["old 1"])}, None),
-    ({"sign_off": {"owner": "me"}}, None),
-    ({"promise": {"epsilon": 0.1}}, None),
+    ({"sign_off": {"owner": "me"}}, "sign_off"),
+    ({"promise": {"epsilon": 0.1}}, "promise"),
     ({"promise": KINDS["MetaCP"][0], "labelled": mp.Scored([0.5], ["a"])}, "labelled"),
 ]
 REFUSED_FIELDS: list[Any] = [

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metapac import Context, InvalidInput, fewshot
+from metapac.context import decode_context, encode_context
 from metapac.fewshot.adapters import as_score_function
 from metapac.fewshot.scoring import score_matrix
 from metapac.score_functions import NAMES, ScoreFunction
@@ -121,7 +122,7 @@ def test_tasks_that_were_fitted_on_are_not_calibrated_on() -> None:
     assert str(fitted).startswith(f"margin(temperature={fitted.temperature!r}); fitted_on=")
     fewshot.score_tasks(fewshot.PrototypeLearner(), tasks(2), score=fitted)
     # Nor after a round trip through text, such as the command line or a promise file.
-    text = Context.from_json(Context(score=fitted).to_json()).score
+    text = decode_context(encode_context(Context(score=fitted))).score
     for score in (fitted, text):
         message = r"temperature of score='margin[^+]* fitted on task 'pool-3'"
         with pytest.raises(InvalidInput, match=message):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from metapac import Columns, Guarantee, InvalidInput, MetaPS, inputs, load, open_table
+from metapac.columns import encode_columns, resolve_columns
 from metapac.tables.scores import find_class_scores, get_id_column
 from tests.helpers import engines
 from tests.helpers.engines import ENGINES, connection
@@ -188,7 +189,8 @@ RESOLVED: list[Any] = [
 def test_columns_left_out_are_those_of_calibration() -> None:
     names = [field.name for field in fields(Columns)]
     for passed, stored, classes, expected in RESOLVED:
-        found, wanted = Columns(**passed).resolve(stored, classes), Columns(**expected)
+        found = resolve_columns(Columns(**passed), stored, classes)
+        wanted = Columns(**expected)
         got = {name: getattr(found, name) for name in names if getattr(found, name) is not None}
         assert got == {name: getattr(wanted, name) for name in got}
         assert {*got} == {*expected}
@@ -203,7 +205,7 @@ def test_a_promise_file_names_what_was_used() -> None:
         ({"label": "y", "columns": ["u"]}, ("a",), {"classes": ["a"]}),
         ({"label": "y", "columns": "l", "classes_column": "k"}, [], {}),
     ):
-        assert Columns(**columns, id="i").to_json(classes) == columns | added
+        assert encode_columns(Columns(**columns, id="i"), classes) == columns | added
 
 
 def test_a_position_is_not_a_rare_class() -> None:

@@ -216,12 +216,8 @@ def _build_fields(kind: Any, only: list[str]) -> Iterator[Built]:
     for parameter in inspect.signature(kind).parameters.values():
         if parameter.name not in (only or entries) or parameter.name in OMITTED:
             continue
-        parameter = inspect.Parameter(
-            parameter.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=parameter.default,
-            annotation=hints[parameter.name],
-        )
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameter = parameter.replace(kind=keyword, annotation=hints[parameter.name])
         metavar, text = entries[parameter.name]
         is_type = not (metavar.isupper() or "|" in metavar)  # such as "str, optional"
         option, converter = _build_parameter(parameter, Entry("" if is_type else metavar, text))
@@ -294,11 +290,7 @@ def _start(version: bool) -> None:
         context.exit()
 
 
-app = Group(
-    PANELS,
-    name="metapac",
-    help="Prediction sets that hold up at new sites, not only on average.",
-    callback=_start,
-    invoke_without_command=True,
-    params=[Option(["--version"], is_flag=True, help="Print the version.")],
-)
+_ABOUT = "Prediction sets that hold up at new sites, not only on average."
+_VERSION = Option(["--version"], is_flag=True, help="Print the version.")
+_STARTING: Any = {"callback": _start, "invoke_without_command": True, "params": [_VERSION]}
+app = Group(PANELS, name="metapac", help=_ABOUT, **_STARTING)

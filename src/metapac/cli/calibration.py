@@ -91,17 +91,11 @@ def calibrate(
 
             stated["offsets"] = read_pilot(context.pilot)
         given: Any = {"context": about, "allow": allow}
-        predictor = (
-            MetaPS(**stated).calibrate(
-                table,
-                lacking=_read_lacking(lacking),
-                rng=cluster_rng,
-                progress=progress,
-                **given,
-            )
-            if columns.losses is None
-            else MetaRisk(**stated, rng=cluster_rng).calibrate(table, **given)
-        )
+        if columns.losses is None:
+            given |= {"rng": cluster_rng, "progress": progress, "lacking": _read_lacking(lacking)}
+            predictor = MetaPS(**stated).calibrate(table, **given)
+        else:
+            predictor = MetaRisk(**stated, rng=cluster_rng).calibrate(table, **given)
         if not guarantee.per_class:
             classes = (predictor.columns_ or {}).get("classes")
             table.check_rare_classes(classes, guarantee, allow)
@@ -116,7 +110,7 @@ def _read_lacking(texts: Sequence[str]) -> dict[str, list[str]] | None:
     for text in texts:
         label, equals, task = text.partition("=")
         if not equals:
-            raise InvalidInput(f"lacking must be CLASS=TASK, got {text!r}.", parameter="lacking")
+            raise InvalidInput(f"lacking must be CLASS=TASK, got {text!r}.")
         lacking.setdefault(label, []).append(task)
     return lacking or None
 
@@ -223,10 +217,8 @@ def _describe_promise(path: Path) -> tuple[dict[str, Any], str]:
         "precision": predictor.precision_.name,
     }
     sentence = predictor.promise_.removesuffix(" ".join(["", *remarks]))
-    rows = [
-        {name: _format_cell(name, value) for name, value in row.items()}
-        for row in facts["thresholds"]
-    ]
+    found = facts["thresholds"]
+    rows = [{name: _format_cell(name, value) for name, value in row.items()} for row in found]
     used = [name for name in rows[0] if any(row[name] not in ("None", "0") for row in rows)]
     titles = {"sizes": "min / median / max", "left_out": "left out"}
     table = format_table([{titles.get(name, name): row[name] for name in used} for row in rows])
@@ -249,15 +241,9 @@ def _describe_rows(predictor: Any) -> list[dict[str, Any]]:
     if isinstance(predictor, PS):
         threshold = artefact.encode_floats(predictor.threshold_)
         return [{"threshold": threshold, "examples": predictor.n_examples_}]
-    return [
-        {
-            "lambda": artefact.encode_floats(predictor.lambda_),
-            "correction": predictor.correction_,
-            "tasks": len(predictor.tasks_),
-            "examples": int(predictor.task_sizes_.sum()),
-            "sizes": _spread(predictor.task_sizes_),
-        }
-    ]
+    sizes = predictor.task_sizes_
+    row = {"lambda": artefact.encode_floats(predictor.lambda_), "correction": predictor.correction_}
+    return [row | {"tasks": len(sizes), "examples": int(sizes.sum()), "sizes": _spread(sizes)}]
 
 
 def _spread(sizes: Any) -> list[float] | None:
@@ -294,25 +280,19 @@ def _describe_site(path: Path) -> tuple[dict[str, Any], str]:
 
     site, body = read_site(path), artefact.read(path, FORMAT)
     agreed = site.guarantee.sentence(columns=site.columns)
-    text = (
-        f"what the site {site.name!r} sends to the coordinator, written by metapac "
-        f"{body['metapac']}. It rests on {sum(site.examples):,} examples and is no guarantee by "
-        "itself: combine the files of all sites with 'metapac combine'. The sites agreed on "
-        f"this:\n\n{agreed}"
-    )
-    return body | {"agreed": agreed}, text
+    text = f"what the site {site.name!r} sends to the coordinator, written by metapac "
+    text += f"{body['metapac']}. It rests on {sum(site.examples):,} examples and is no guarantee by"
+    text += " itself: combine the files of all sites with 'metapac combine'. The sites agreed on"
+    return body | {"agreed": agreed}, f"{text} this:\n\n{agreed}"
 
 
 def _describe_pilot(path: Path) -> tuple[dict[str, Any], str]:
     from metapac.exploration import FORMAT, read_pilot
 
     explored, body = read_pilot(path), artefact.read(path, FORMAT)
-    text = (
-        f"estimates from {len(explored.tasks):,} pilot tasks with {explored.examples:,} examples, "
-        f"written by metapac {body['metapac']}. It guarantees nothing. Calibrate on other tasks, "
-        "and name this file with --pilot."
-    )
-    return body, text
+    text = f"estimates from {len(explored.tasks):,} pilot tasks with {explored.examples:,} examples"
+    text += f", written by metapac {body['metapac']}. It guarantees nothing. Calibrate on other"
+    return body, f"{text} tasks, and name this file with --pilot."
 
 
 def _describe_draw(path: Path) -> tuple[dict[str, Any], str]:

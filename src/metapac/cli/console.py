@@ -252,10 +252,7 @@ def _type_option(flag: str, value: Any) -> str:
 
 @contextmanager
 def progress_bar(
-    counter: rich_progress.ProgressColumn | None = None,
-    *,
-    visible: bool = True,
-    lines: bool = True,
+    counter: rich_progress.ProgressColumn | None = None, *, visible: bool = True, lines: bool = True
 ) -> Iterator[Progress]:
     """Show a progress bar on standard error, and yield the callback that moves it.
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -18,6 +19,7 @@ from metapac.context import Context
 from metapac.data_checks import check_allowed
 from metapac.errors import InvalidInput
 from metapac.guarantee import TOGETHER, Epsilon, Guarantee
+from metapac.lists import read_draw
 
 
 class Entry(NamedTuple):
@@ -32,9 +34,8 @@ def read_docstring(source: Any) -> tuple[str, dict[str, Entry]]:
     text, _, section = (inspect.getdoc(source) or "").partition("\n\nParameters\n----------\n")
     section = re.split(r"\n\n\w+\n-+\n", section)[0]
     entries: dict[str, Entry] = {}
-    for match in re.finditer(
-        r"(?m)^(\w+(?:, \w+)*)(?: : (.*))?\n((?:(?: +.*)?(?:\n|\Z))*)", section
-    ):
+    pattern = r"(?m)^(\w+(?:, \w+)*)(?: : (.*))?\n((?:(?: +.*)?(?:\n|\Z))*)"
+    for match in re.finditer(pattern, section):
         help_text = " ".join(textwrap.dedent(match[3]).split())
         entry = Entry(match[2] or "", help_text)
         entries |= dict.fromkeys(match[1].split(", "), entry)
@@ -155,18 +156,16 @@ class ContextOptions:
 
     def read(self, task: str | None = None) -> Context:
         """Return the context, with the tasks that its files name."""
-        tasks = None if self.trained_on is None else read_task_names(self.trained_on, task)
-        pilot = None
+        given: dict[str, Any] = dict(vars(self))
+        if self.trained_on is not None:
+            given["trained_on"] = read_task_names(self.trained_on, task)
         if self.pilot is not None:
             from metapac.exploration import read_pilot
 
-            pilot = read_pilot(self.pilot).tasks
-        draw = None
+            given["pilot"] = read_pilot(self.pilot).tasks
         if self.draw is not None:
-            from metapac.lists import read_draw
-
-            draw = read_draw(self.draw)
-        return Context(**vars(self) | {"trained_on": tasks, "pilot": pilot, "draw": draw})
+            given["draw"] = read_draw(self.draw)
+        return Context(**given)
 
 
 class Field(NamedTuple):
@@ -201,11 +200,8 @@ def _parse_by_class(name: str, texts: Sequence[str], other: str = "") -> dict[st
     for text in texts:
         label, _, number = text.rpartition("=")
         if not label or label in numbers:
-            raise InvalidInput(
-                f"{name} must be {other}CLASS=NUMBER once for each class, got {text!r} "
-                f"among {', '.join(texts)}.",
-                parameter=name,
-            )
+            rule = f"{name} must be {other}CLASS=NUMBER once for each class, got {text!r}"
+            raise InvalidInput(f"{rule} among {', '.join(texts)}.")
         numbers[label] = parse_number(name, number)
     return numbers
 
@@ -233,16 +229,11 @@ def parse_number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        plain = text.strip().replace(",", ".")
-        remedy = ""
-        try:
+        plain, remedy = text.strip().replace(",", "."), ""
+        with suppress(InvalidOperation):
             value = Decimal(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
             remedy = f" Write {value.normalize():f}." if value.is_finite() else ""
-        except InvalidOperation:
-            pass
-        raise InvalidInput(
-            f"{name} must be a number, got {text!r}.{remedy}", parameter=name
-        ) from None
+        raise InvalidInput(f"{name} must be a number, got {text!r}.{remedy}") from None
 
 
 def convert(name: str, kind: str, text: Any) -> Any:
@@ -251,7 +242,7 @@ def convert(name: str, kind: str, text: Any) -> Any:
         return text
     if "Path" in kind:
         if "://" in text:  # Path would drop a slash, and the password would no longer be masked
-            raise InvalidInput(f"{name} must be a local file, got {mask(text)}.", parameter=name)
+            raise InvalidInput(f"{name} must be a local file, got {mask(text)}.")
         return Path(text)
     if "Sequence[" in kind and "str" not in kind:
         return _parse_numbers(name, kind, text)
@@ -261,9 +252,7 @@ def convert(name: str, kind: str, text: Any) -> Any:
         try:
             return int(text)
         except ValueError:
-            raise InvalidInput(
-                f"{name} must be a whole number, got {text!r}.", parameter=name
-            ) from None
+            raise InvalidInput(f"{name} must be a whole number, got {text!r}.") from None
     return text
 
 
@@ -276,7 +265,7 @@ def _parse_numbers(name: str, kind: str, text: str) -> Any:
     else:
         numbers = [convert(name, each, word) for word in text.split(",")]
     if not numbers:
-        raise InvalidInput(f"{name} must be a range such as 5-10, got {text!r}.", parameter=name)
+        raise InvalidInput(f"{name} must be a range such as 5-10, got {text!r}.")
     return numbers[0] if is_choice and len(numbers) == 1 else numbers
 
 

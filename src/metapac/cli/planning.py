@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 import metapac
-from metapac import exploration, lists
+from metapac import exploration, lists, planning
 from metapac._common import Progress, as_whole_number, warn
 from metapac.artefact import check_replaceable
 from metapac.cli import console
@@ -24,10 +24,10 @@ from metapac.columns import Columns
 from metapac.columns import open_table as open_any
 from metapac.context import Context
 from metapac.errors import InvalidInput
-from metapac.exploration import ALPHAS, EPSILONS, Exploration, Outlook, draw_pilot_tasks, read_pilot
+from metapac.exploration import ALPHAS, EPSILONS, Exploration, Outlook, read_pilot
 from metapac.federated import count_liars
 from metapac.guarantee import drop_defaults
-from metapac.planning import Plan, find_supported, min_tasks_over_levels, plan_half
+from metapac.planning import Plan, complete_plan, find_supported, plan_half
 
 if TYPE_CHECKING:
     from metapac.tables.table import Table
@@ -42,7 +42,7 @@ def _parse_sizes(texts: Sequence[str]) -> list[int]:
     words = [word.strip() for text in texts for word in text.split(",")]
     if not all(map(str.isdecimal, words)):
         rule = "whole numbers separated by commas, such as 743,38756"
-        raise InvalidInput(f"sizes must be {rule}, got {', '.join(texts)!r}.", parameter="sizes")
+        raise InvalidInput(f"sizes must be {rule}, got {', '.join(texts)!r}.")
     return [int(word) for word in words]
 
 
@@ -140,31 +140,23 @@ def plan(
     is_equal = tasks is not None or examples is not None
     looks = has_truth and not per_class and pilot != "0"
     n_tasks = tasks if pilot == "all" else None
-    for is_wrong, rule in (
-        (has_table != (columns.task is not None), "a table and --task go together."),
-        (has_truth and not has_table, "--label and --prediction name columns of a table."),
-        (
-            list_ is not None and (has_table or sizes or is_equal or new_tasks or plot),
-            "--list replaces a table, --sizes, --tasks, --examples, --new-tasks and --plot.",
-        ),
-        (new_tasks and looks, "--new-tasks needs --pilot 0: pilot tasks are not on the list."),
-        (has_table and classes > 1, "--number-of-classes is for planning without a table."),
-        (per_class and has_table and columns.label is None, "--per-class needs --label."),
-        (
-            per_class and not has_table and classes == 1,
-            "--per-class needs --number-of-classes, or a table with --label.",
-        ),
-        ((per_class or looks) and has_table and sizes, "--sizes have no classes and no scores."),
-        (
-            is_equal and n_tasks is None and (has_table or sizes),
-            "--tasks and --examples replace a table and --sizes.",
-        ),
-        (
-            not looks and (output is not None or pilot not in (None, "0")),
-            "--pilot and -o need scores: pass --label, or --prediction and --y.",
-        ),
-    ):
-        if is_wrong:
+    is_listed, is_told = list_ is not None, has_table or sizes
+    lacks_classes, lacks_count = per_class and columns.label is None, per_class and classes == 1
+    explores = output is not None or pilot not in (None, "0")
+    for rule, is_broken in {
+        "a table and --task go together.": has_table != (columns.task is not None),
+        "--label and --prediction name columns of a table.": has_truth and not has_table,
+        "--list replaces a table, --sizes, --tasks, --examples, --new-tasks and --plot.": is_listed
+        and (is_told or is_equal or new_tasks or plot),
+        "--new-tasks needs --pilot 0: pilot tasks are not on the list.": new_tasks and looks,
+        "--number-of-classes is for planning without a table.": has_table and classes > 1,
+        "--per-class needs --label.": has_table and lacks_classes,
+        "--per-class needs --number-of-classes, or a table.": lacks_count and not has_table,
+        "--sizes have no classes and no scores.": (per_class or looks) and has_table and sizes,
+        "--tasks and --examples replace a table.": is_equal and n_tasks is None and is_told,
+        "--pilot and -o need --label, or --prediction and --y.": explores and not looks,
+    }.items():
+        if is_broken:
             raise InvalidInput(rule)
     levels = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
     given = {name: text for name, text in levels.items() if text is not None}
@@ -209,18 +201,16 @@ def _check_levels(given: dict[str, str], *, may_look: bool) -> None:
     rule = f"{' and '.join(missing)} must be given, to see what a guarantee needs."
     if may_look:
         rule += " To look at scores of so few tasks, say with --pilot how many to spare."
-    raise InvalidInput(
-        f"{rule} To see which guarantees your tasks support, pass only these: a table with --task, "
-        "or --sizes, --tasks or --examples."
-    )
+    text = f"{rule} To see which guarantees your tasks support, pass only these: a table with"
+    raise InvalidInput(f"{text} --task, or --sizes, --tasks or --examples.")
 
 
 def _parse_grid(given: dict[str, str]) -> dict[str, Any]:
     """Return the levels to compare; usual ones where none are given."""
     delta = parse_delta(given["delta"]) if "delta" in given else 0.05
     usual = {"epsilon": EPSILONS, "alpha": ALPHAS}
-    grid = {k: _parse_levels(k, given[k]) if k in given else values for k, values in usual.items()}
-    return {**grid, "delta": delta}
+    chosen = {name: _parse_levels(name, given[name]) for name in usual if name in given}
+    return {**usual, **chosen, "delta": delta}
 
 
 def _parse_one(given: dict[str, str]) -> dict[str, Any]:
@@ -250,13 +240,11 @@ def _count_examples(
 
 def _hint_at_scores(looks: bool) -> str:
     """Return how to see the sets to expect."""
-    text = (
-        "No score was looked at. To see the sets to expect, pass --label, or --prediction and --y."
-    )
+    hint = ". To see the sets to expect, pass --label, or --prediction and --y."
     if looks:
-        text = "No score was looked at: that takes pilot tasks, and these tasks are few. To draw "
-        text += "some all the same, say how many with --pilot."
-    return f"\n\n{text}"
+        hint = ": that takes pilot tasks, and these tasks are few. To draw some all the same, say "
+        hint += "how many with --pilot."
+    return f"\n\nNo score was looked at{hint}"
 
 
 def _look(
@@ -318,12 +306,12 @@ def _draw(names: list[Any], pilot: str | None, output: Path | None) -> list[Any]
     number = min(len(names) // 5, _MOST_PILOT) if pilot is None else int(pilot)
     if not 2 <= number < len(names):
         rule = f"pilot must be a number from 2 to below {len(names)}, the number of tasks"
-        raise InvalidInput(f"{rule}, got {number}.", parameter="pilot")
+        raise InvalidInput(f"{rule}, got {number}.")
     known = read_pilot(output).tasks if output is not None and output.exists() else ()
     before = {*map(str, known)}
     old = [name for name in names if str(name) in before]
     new = [name for name in names if str(name) not in before]
-    return old + draw_pilot_tasks(new, max(number - len(old), 0))
+    return old + lists.sort_by_hash(new, "pilot")[: max(number - len(old), 0)]
 
 
 def _show_outlook(
@@ -393,27 +381,25 @@ def _show_plan(
         facts["ways_out"] = translate(found.explain()) or None
     elif remedies := found.remedies():
         text += "\n\n" + "\n- ".join(["Any of these would help:", *remedies])
-    safer = min_tasks_over_levels(g, [1] * len(g.levels))[0]
-    facts["dishonest"] = {
-        name: {"tasks": count, **count_liars(g, count)._asdict()}
-        for name, count in (("fewest", found.tasks), ("safer", safer))
-    }
+    safer = planning.min_tasks_over_levels(g, [1] * len(g.levels))[0]
+    numbers = {"fewest": found.tasks, "safer": safer}
+    liars = {name: count_liars(g, count)._asdict() for name, count in numbers.items()}
+    facts["dishonest"] = {name: {"tasks": numbers[name], **liars[name]} for name in numbers}
     if tasks is not None and examples is not None:
         best = {split: own.affordable(tasks, examples) for split, own in found.by_split().items()}
         for split, levels in best.items():
             facts[str(split)] |= {f"best_{name}": x for name, x in levels._asdict().items()}
         text += f"\n\nSmallest with your tasks, one at a time: {best['joint']}."
     elif tasks is not None or examples is not None:
-        facts["your_tasks"] = found.complete(tasks, examples)
+        facts["your_tasks"] = complete_plan(found, tasks, examples)
         text = f"{_describe_half(facts['your_tasks'], found.classes)} {text}"
     console.show(facts, as_json=as_json, text=translate(text), wrote=[plot])
 
 
 def _describe_half(known: dict[str, int | None], classes: int) -> str:
-    if None in known.values():
+    (number, size), of = known.values(), " of each class" * (classes > 1)
+    if None in (number, size):
         return "No such tasks suffice."
-    number, size = known.values()
-    of = " of each class" * (classes > 1)
     return f"{number} tasks with at least {size} labelled examples{of} each suffice."
 
 
@@ -476,10 +462,8 @@ def explore(
         warn("--per-class changes nothing here: explore always shows both.")
     check_outputs(None, plot)
     if columns.label is None and not columns.is_regression:
-        rule = (
-            "label must name the column with the true label, or prediction and y those of numbers"
-        )
-        raise InvalidInput(f"{rule}.", parameter=("label", "prediction"))
+        rule = "label must name the column with the true label, or prediction and y those of"
+        raise InvalidInput(f"{rule} numbers.", parameter=("label", "prediction"))
     grid = {"epsilon": _parse_levels("epsilon", epsilon), "alpha": _parse_levels("alpha", alpha)}
     more: dict[str, Any] = {"min_examples": min_examples, "allow": allow, "delta": delta}
     declared = {"shift": shift, "dishonest": dishonest, "sampling": sampling}
@@ -532,7 +516,7 @@ def draw(
     found = lists.draw_tasks(read_list(names, task), tasks, rng=seed, allow=allow)
     if output.exists() and output.stat().st_size and lists.read_draw(output) != found:
         text = f"output must not replace another draw, and {output} holds one. A list is drawn from"
-        raise InvalidInput(f"{text} once; choose another name.", parameter="output")
+        raise InvalidInput(f"{text} once; choose another name.")
     found.save(output)
     console.show(found, as_json=json, wrote=[output], output=str(output))
 

@@ -6,7 +6,7 @@ import glob
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from metapac import federated, predictors
 from metapac.artefact import check_not_input, check_replaceable
@@ -20,6 +20,9 @@ from metapac.federated import combine_sites, describe_liars, make_site, summaris
 from metapac.predictors import MetaPS
 from metapac.risk import MetaRisk
 
+_COLUMNS = "score label columns classes classes_column prediction y scale lower upper losses "
+_COLUMNS += "thresholds within id"
+
 
 def site(
     scores: list[str],
@@ -27,11 +30,7 @@ def site(
     name: str,
     output: Path,
     guarantee: GuaranteeOptions,
-    columns: Annotated[
-        Columns,
-        "score label columns classes classes_column prediction y scale lower upper losses "
-        "thresholds within id",
-    ],
+    columns: Annotated[Columns, _COLUMNS],
     within_rng: int = 0,
     lacking: Sequence[str] = (),
     allow: Sequence[str] = (),
@@ -65,15 +64,10 @@ def site(
     check_replaceable(output, federated.FORMAT)
     stated = asdict(guarantee)
     with open_table(scores, reading, output) as (table, progress):
-        result = make_site(
-            MetaRisk(**stated, rng=within_rng) if columns.losses else MetaPS(**stated),
-            table.with_columns(**vars(columns)),
-            name=name.strip(),
-            lacking=lacking,
-            rng=within_rng,
-            allow=allow,
-            progress=progress,
-        )
+        method = MetaRisk(**stated, rng=within_rng) if columns.losses else MetaPS(**stated)
+        given: Any = {"name": name.strip(), "rng": within_rng, "allow": allow, "progress": progress}
+        table = table.with_columns(**vars(columns))
+        result = make_site(method, table, lacking=lacking, **given)
     text = str(result)  # may refuse the levels, so before anything is written
     result.save(output)
     console.show(result, as_json=json, text=text, wrote=[output], output=str(output))
@@ -116,15 +110,9 @@ def combine(
     files = [file for path in sites for file in _site_files(path)]
     check_not_input(output, files)
     check_replaceable(output, predictors.FORMAT)
+    given: Any = {"on_infeasible": on_infeasible, "dishonest": dishonest, "invited": invited}
     with defer_remarks():
-        predictor = combine_sites(
-            files,
-            on_infeasible=on_infeasible,
-            dishonest=dishonest,
-            invited=invited,
-            context=about,
-            allow=allow,
-        )
+        predictor = combine_sites(files, **given, context=about, allow=allow)
     predictor.save(output)
     print_calibrated(predictor, output, as_json=json, dishonest=summarise_liars(predictor))
     if not json:

@@ -32,15 +32,13 @@ _IMAGES = (".png", ".svg", ".pdf")
 def check_outputs(output: Path | None, plot: Path | None) -> None:
     """Fail fast: check the names of the files to write, before the query."""
     if output is not None and output.suffix.lower() != ".csv":
-        raise InvalidInput(f"output must end in .csv, got {str(output)!r}.", parameter="output")
+        raise InvalidInput(f"output must end in .csv, got {str(output)!r}.")
     if plot is not None:
         if plot.suffix.lower() not in _IMAGES:
-            text = f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}."
-            raise InvalidInput(text, parameter="plot")
+            raise InvalidInput(f"plot must end in {', '.join(_IMAGES)}, got {str(plot)!r}.")
         artefact.check_folder(plot.resolve().parent)
         if plot.is_dir():
-            text = f"plot must be a file, got the folder {str(plot)!r}."
-            raise InvalidInput(text, parameter="plot")
+            raise InvalidInput(f"plot must be a file, got the folder {str(plot)!r}.")
         require("matplotlib.figure", extra="plot", purpose="--plot")
 
 
@@ -57,12 +55,8 @@ def open_table(
     from metapac.tables.output import check_path
 
     with _starting(options.engine):
-        connection = connect(
-            options.engine,
-            master=options.master,
-            memory_limit=options.memory_limit,
-            threads=options.threads,
-        )
+        limits: Any = {"memory_limit": options.memory_limit, "threads": options.threads}
+        connection = connect(options.engine, master=options.master, **limits)
     try:
         given = {field.name: getattr(options, field.name) for field in fields(Reading)}
         reading = Reading(**given | {"connection": connection})
@@ -70,11 +64,8 @@ def open_table(
         with open_any(path, reading=reading) as table:
             source = table.source
             if options.engine == "spark" and source.connection.name != "pyspark":
-                raise InvalidInput(
-                    f"{source.name} is read by {source.connection.name}, not Spark. Leave engine "
-                    "out.",
-                    parameter="engine",
-                )
+                text = f"{source.name} is read by {source.connection.name}, not Spark. Leave engine"
+                raise InvalidInput(f"{text} out.", parameter="engine")
             if output is not None:
                 check_path(source, output, inputs)
             with _query_progress(source.connection) as progress:
@@ -135,38 +126,38 @@ _SCORES = ("score", "label", "columns", "classes", "classes_column", "losses", *
 
 def name_calibration(table: Table, given: Columns, *, per_class: bool) -> Table:
     """Return a table with the columns to calibrate on: those given, or those that it names."""
-    origin = read_origin(table)
-    columns = {} if origin is None else dict(origin.columns)
-    filled = _fill(given, columns)
-    if filled["task"] is None:
-        raise InvalidInput(
-            "task is missing, the column with the task of each example. Only tables that 'metapac "
-            "score' wrote name it themselves.",
-            parameter="task",
-        )
-    if not any(filled[name] is not None for name in _SCORES):
-        wanted = ["score"]
-        if per_class:
-            wanted += ["label", "classes"]
-        elif "classes_column" in columns:  # stored in the promise, for new tables that do not say
-            wanted += ["columns", "classes_column"]
-        filled |= {name: columns[name] for name in wanted if name in columns}
-    return table.with_columns(**filled)
+    wanted = ["score"]
+    if per_class:
+        wanted += ["label", "classes"]
+    elif "classes_column" in _read_columns(table):  # stored, for new tables that do not say
+        wanted += ["columns", "classes_column"]
+    named = _fill(table, given, wanted)
+    if named.columns.task is None:
+        text = "task is missing, the column with the task of each example. Only tables that"
+        raise InvalidInput(f"{text} 'metapac score' wrote name it themselves.", parameter="task")
+    return named
 
 
 def name_new(table: Table, given: Columns, predictor: Any, *, labelled: bool = True) -> Table:
     """Return a table with the columns of new tasks: those given, or those that it names."""
-    origin = read_origin(table)
-    if origin is None:
-        return table.with_columns(**vars(given))
-    columns = dict(origin.columns)
-    filled = _fill(given, columns)
+    wanted = ["columns", *(["label"] if labelled else [])]
+    if getattr(predictor, "classes_", None) is None:
+        wanted += ["classes", "classes_column"]
+    return _fill(table, given, wanted)
+
+
+def _fill(table: Table, given: Columns, wanted: list[str]) -> Table:
+    columns, filled = _read_columns(table), dict(vars(given))
+    for name in ("task", "id"):
+        filled[name] = columns.get(name) if filled[name] is None else filled[name]
     if not any(filled[name] is not None for name in _SCORES):
-        wanted = ["columns", *(["label"] if labelled else [])]
-        if getattr(predictor, "classes_", None) is None:
-            wanted += ["classes", "classes_column"]
         filled |= {name: columns[name] for name in wanted if name in columns}
     return table.with_columns(**filled)
+
+
+def _read_columns(table: Table) -> dict[str, Any]:
+    origin = read_origin(table)
+    return {} if origin is None else dict(origin.columns)
 
 
 def read_origin(table: Table) -> Provenance | None:
@@ -174,10 +165,3 @@ def read_origin(table: Table) -> Provenance | None:
     from metapac.tables.sources import read_origin as read
 
     return read(table.source)
-
-
-def _fill(given: Columns, columns: dict[str, Any]) -> dict[str, Any]:
-    filled = dict(vars(given))
-    for name in ("task", "id"):
-        filled[name] = columns.get(name) if filled[name] is None else filled[name]
-    return filled

@@ -16,7 +16,7 @@ from metapac._text import mask
 from metapac.cli import AMBER, OK, VIOLATED, console
 from metapac.cli.options import ReadingOptions
 from metapac.cli.tables import check_outputs, name_new, open_table, read_origin
-from metapac.columns import Columns, Reading
+from metapac.columns import Columns, Reading, without_labels
 from metapac.errors import InvalidInput
 from metapac.evaluation import describe_neglected
 from metapac.guarantee import percent
@@ -30,8 +30,6 @@ from metapac.words import Words, describe_pool
 if TYPE_CHECKING:
     from metapac.drift import Drift
     from metapac.provenance import Provenance
-
-_UNLABELLED = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
 
 
 def predict(
@@ -79,16 +77,10 @@ def predict(
     with open_table(scores, reading) as (table, progress):
         check_predictor(predictor)
         origin = read_origin(table)
-        sets = name_new(table, columns, predictor, labelled=False).add_sets(
-            predictor,
-            console.open_data_output() if output is None else output,
-            booleans=booleans,
-            answer=answer,
-            model=model,
-            allow=allow,
-            inputs=[promise],
-            progress=progress,
-        )
+        form: Any = {"booleans": booleans, "answer": answer, "model": model, "allow": allow}
+        place = console.open_data_output() if output is None else output
+        new = name_new(table, columns, predictor, labelled=False)
+        sets = new.add_sets(predictor, place, **form, inputs=[promise], progress=progress)
     if output is not None:
         is_choices = origin is not None and origin.details.get("kind") == "prompts"
         summary = sets.summary
@@ -96,22 +88,18 @@ def predict(
             summary = replace(summary, by_class={})
         text = str(summary)
         if answer and isinstance(summary, SetSummary) and sets.rows:
-            text += (
-                f"\nAnswered {summary.single:,} of {sets.rows:,} rows "
-                f"({summary.single / sets.rows:.1%}); the others abstain. Wrong answers are at "
-                f"most {percent(sets.epsilon)} of all rows of a task where the guarantee holds, "
-                "not of the rows answered."
-            )
+            share = f"{summary.single:,} of {sets.rows:,} rows ({summary.single / sets.rows:.1%})"
+            text += f"\nAnswered {share}; the others abstain. Wrong answers are at most "
+            text += f"{percent(sets.epsilon)} of all rows of a task where the guarantee holds, not "
+            text += "of the rows answered."
         if model is None and origin is None and predictor.context_.model is not None:
             text += f"\nCalibrated for model {predictor.context_.model!r}."
         console.show(sets, as_json=json, text=text, wrote=[output], output=mask(output))
     for warning in sets.warnings:
         warn(warning)
     if check and not sets.is_compared:
-        warn(
-            "--check has nothing to compare with: the promise keeps no sets of these classes. It "
-            "may be from scores of true labels, for intervals, or of version 0.2.0."
-        )
+        text = "--check has nothing to compare with: the promise keeps no sets of these classes. It"
+        warn(f"{text} may be from scores of true labels, for intervals, or of version 0.2.0.")
     if check and sets.is_suspect:
         raise click.exceptions.Exit(VIOLATED)
 
@@ -156,14 +144,9 @@ def evaluate(
     check_outputs(output, plot)
     with open_table(scores, reading, output or plot, inputs=[promise]) as (table, progress):
         progress("evaluating the sets of each task", 0, None)
-        evaluation = metapac.evaluate(
-            predictor,
-            name_new(table, columns, predictor),
-            min_examples=min_examples,
-            false_alarm=false_alarm,
-            model=model,
-            allow=allow,
-        )
+        given: Any = {"min_examples": min_examples, "false_alarm": false_alarm}
+        new = name_new(table, columns, predictor)
+        evaluation = metapac.evaluate(predictor, new, model=model, allow=allow, **given)
         notes = _describe_pools(predictor, read_origin(table))
     if output is not None:
         evaluation.to_csv(output)
@@ -232,8 +215,7 @@ def report(
     inputs = [promise, *([] if monitor is None else [monitor])]
     artefact.check_not_input(output, inputs)
     given: Any = {"monitor": monitor, "output": output, "title": title, "examples": examples}
-    given["sign_off"] = sign_off
-    given |= {"false_alarm": false_alarm, "model": model, "allow": allow}
+    given |= {"false_alarm": false_alarm, "model": model, "allow": allow, "sign_off": sign_off}
     if labelled:
         with open_table(labelled, reading, output, inputs=inputs) as (table, progress):
             new = name_new(table, columns, predictor)
@@ -306,17 +288,14 @@ def monitor(
     """
     if state is None and (reference is None or check):
         also = "and for check=True; without both, pass" if check else "or"
-        raise InvalidInput(
-            f"pass state='monitor.json' to count labelled tasks, {also} "
-            "reference='calibration.parquet' to compare scores without labels.",
-            parameter=("state", "check" if check else "reference"),
-        )
+        text = f"pass state='monitor.json' to count labelled tasks, {also} "
+        text += "reference='calibration.parquet' to compare scores without labels."
+        raise InvalidInput(text, parameter=("state", "check" if check else "reference"))
     predictor = load(promise)
     check_outputs(None, plot)
     drift = None
     if reference is not None:
-        names = {name: getattr(columns, name) for name in _UNLABELLED}
-        drift = _compare(predictor, scores, str(reference), Columns(**names), reading, model)
+        drift = _compare(predictor, scores, str(reference), without_labels(columns), reading, model)
     if state is None:
         console.show(drift, as_json=json)
         return
@@ -328,13 +307,11 @@ def monitor(
             progress("counting the misses of each task", 0, None)
             table = name_new(table, columns, predictor)
             least, files = watched.terms.min_examples, table.source.files
-            judged = metapac.evaluate(
-                predictor, table, min_examples=least, model=model, allow=allow
-            )
+            how: Any = {"min_examples": least, "model": model, "allow": allow}
+            judged = metapac.evaluate(predictor, table, **how)
         name = batch or (files[0].stem if len(files) == 1 else None)
-        settings: Any = {"false_alarm": false_alarm, "min_examples": min_examples}
-        settings["run_length"] = run_length
-        with open_monitor(state, predictor, **settings) as watched:
+        fixed: Any = {"false_alarm": false_alarm, "run_length": run_length}
+        with open_monitor(state, predictor, min_examples=min_examples, **fixed) as watched:
             added = watched.add_evaluation(judged, batch=name, again=again, allow=allow)
     failure: OSError | None = None
     if plot is not None:
@@ -347,9 +324,9 @@ def monitor(
     console.show(facts, as_json=json, text=text, wrote=wrote, state=str(state))
     code = AMBER if check and watched.amber is not None else OK
     code = code if watched.alarm is None else VIOLATED
-    if failure is not None and code == OK:
-        raise failure
     if failure is not None:
+        if code == OK:
+            raise failure
         warn(f"{failure.filename}: {failure.strerror}.")
     if code != OK:
         raise click.exceptions.Exit(code)
@@ -377,7 +354,7 @@ def _compare(
     from metapac.tables import compare_tables
 
     if not scores:
-        raise InvalidInput("scores must name the table to compare.", parameter="scores")
+        raise InvalidInput("scores must name the table to compare.")
     with open_table(scores, reading) as (table, progress):
         progress("comparing the scores of each task", 0, None)
         table = name_new(table, columns, predictor, labelled=False)

@@ -11,24 +11,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from metapac import artefact
-from metapac._common import (
-    PathLike,
-    Progress,
-    as_whole_number,
-    brief,
-    check_one_of,
-    ignore_progress,
-    require,
-)
+from metapac import _common, artefact
+from metapac._common import PathLike, Progress, brief, require
 from metapac._text import visible
 from metapac._version import __version__
 from metapac.artefact import check_folder, check_not_input, replacing
 from metapac.errors import InvalidInput
 from metapac.evaluation import Evaluation, evaluate
-from metapac.grouping import Data, Row
+from metapac.grouping import Data
 from metapac.guarantee import format_share, percent
-from metapac.monitoring import Monitor, Terms
+from metapac.monitoring import Monitor, state_terms
 from metapac.predictors import FORMAT, Calibrated, ThresholdSets, load
 from metapac.report import facts
 from metapac.words import Words, round_down
@@ -80,15 +72,12 @@ class SignOff:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not (isinstance(value, str) and value.strip()):
-                message = f"{field.name} must be a non-empty string, got {brief(value)}."
-                raise InvalidInput(message, parameter=field.name)
+            if (value := getattr(self, field.name)) is not None:
+                _common.check_text(field.name, value)
         if self.decision is not None:
-            check_one_of("decision", self.decision, DECISIONS)
+            _common.check_one_of("decision", self.decision, DECISIONS)
         if self.conditions is not None and self.decision not in (None, "conditions"):
-            message = f"conditions must not be given with the decision {self.decision!r}."
-            raise InvalidInput(message, parameter="conditions")
+            raise InvalidInput(f"conditions must not be given with the decision {self.decision!r}.")
 
 
 def report(
@@ -163,31 +152,27 @@ def report(
     if not isinstance(sign_off, SignOff | None):
         raise InvalidInput(f"sign_off must be a SignOff, got {brief(sign_off)}.")
     _check_output(output, promise, labelled, monitor)
-    tell = progress or ignore_progress
+    tell = progress or _common.ignore_progress
     predictor, origin, files = _open_promise(promise)
-    number = as_whole_number("examples", examples, minimum=0)
+    number = _common.as_whole_number("examples", examples, minimum=0)
     predictor.context_.check_model(model)
     watched, more_files = _open_monitor(monitor, predictor)
     data = _check_data(labelled, predictor)
     files += facts.describe_files("labelled", _files_of(data)) + more_files
     tell("evaluating the sets of each task", 0, None)
-    evaluation, shown = _evaluate(predictor, labelled, data, number, false_alarm, allow)
+    evaluation, shown = (labelled if data is None else None), []
+    if data is not None:
+        evaluation = evaluate(predictor, data, false_alarm=false_alarm, allow=allow)
+        shown = facts.find_examples(predictor, data, evaluation, number)
     tell("drawing", 0, None)
     guarantee = facts.describe_guarantee(predictor)
     results = None if evaluation is None else facts.describe_results(evaluation, shown)
     course = None if watched is None else facts.describe_monitor(watched)
-    html = _render(
-        title=title,
-        date=facts.find_date(),
-        words=Words.from_context(predictor.context_),
-        guarantee=guarantee,
-        results=results,
-        monitor=course,
-        signals=facts.find_signals(results, course, is_weak=bool(guarantee["remarks"])),
-        sign_off=sign_off or SignOff(),
-        origin=origin,
-        files=files,
-    )
+    signals = facts.find_signals(results, course, is_weak=bool(guarantee["remarks"]))
+    page: Any = {"guarantee": guarantee, "results": results, "monitor": course, "signals": signals}
+    page |= {"title": title, "date": facts.find_date(), "origin": origin, "files": files}
+    page |= {"words": Words.from_context(predictor.context_), "sign_off": sign_off or SignOff()}
+    html = _render(**page)
     if output is not None:
         with replacing(output) as file:
             file.write(html)
@@ -200,9 +185,7 @@ def _open_promise(promise: Any) -> tuple[Any, dict[str, Any], list[dict[str, Any
         promise.check_calibrated()
         return promise, facts.describe_origin(promise, None), []
     if not isinstance(promise, str | os.PathLike):
-        raise InvalidInput(
-            f"promise must be a promise file or a calibrated predictor, got {brief(promise)}."
-        )
+        raise InvalidInput(f"promise must be a promise file or a predictor, got {brief(promise)}.")
     predictor = load(promise)
     written_by = str(artefact.read(promise, FORMAT)["metapac"])
     files = facts.describe_files("promise", [promise])
@@ -214,24 +197,17 @@ def _check_data(labelled: Any, predictor: Any) -> Data | None:
     if isinstance(labelled, Evaluation):
         allowed = labelled.epsilon if labelled.verdict is None else labelled.verdict.epsilon
         if allowed != predictor.epsilon:
-            raise InvalidInput(
-                f"labelled must be an evaluation of this promise, which allows {predictor.epsilon} "
-                f"to be missed, got one of {allowed}.",
-                parameter="labelled",
-            )
+            text = "labelled must be an evaluation of this promise, which allows"
+            raise InvalidInput(f"{text} {predictor.epsilon} to be missed, got one of {allowed}.")
         return None
     if labelled is None:
         return None
     if not isinstance(predictor, ThresholdSets):
-        raise InvalidInput(
-            f"labelled cannot be used with {type(predictor).__name__}, which has no threshold "
-            "shared by all tasks. Leave it out.",
-            parameter="labelled",
-        )
+        text = f"labelled cannot be used with {type(predictor).__name__}, which has no threshold"
+        raise InvalidInput(f"{text} shared by all tasks. Leave it out.", parameter="labelled")
     if not isinstance(labelled, Data):
         raise InvalidInput(
-            f"labelled must be what open_table returned, or Scored arrays, got {brief(labelled)}.",
-            parameter="labelled",
+            f"labelled must be what open_table returned, or Scored arrays, got {brief(labelled)}."
         )
     return labelled
 
@@ -247,38 +223,14 @@ def _open_monitor(monitor: Any, predictor: Any) -> tuple[Monitor | None, list[di
     if isinstance(monitor, str | os.PathLike):
         return Monitor.load(monitor, predictor), facts.describe_files("monitor", [monitor])
     if not isinstance(monitor, Monitor):
-        raise InvalidInput(
-            f"monitor must be a Monitor or its file, got {brief(monitor)}.", parameter="monitor"
-        )
+        raise InvalidInput(f"monitor must be a Monitor or its file, got {brief(monitor)}.")
     terms = monitor.terms
-    given = Terms.from_promise(predictor, terms.false_alarm, 0, terms.run_length)
+    given = state_terms(predictor, terms.false_alarm, 0, terms.run_length)
     if given.checksum != terms.checksum:
         raise InvalidInput(
-            f"monitor must watch this promise, and watches another one: {terms.promise}",
-            parameter="monitor",
+            f"monitor must watch this promise, and watches another one: {terms.promise}"
         )
     return monitor, []
-
-
-def _evaluate(
-    predictor: Any,
-    labelled: Any,
-    data: Data | None,
-    number: int,
-    false_alarm: float,
-    allow: Iterable[str],
-) -> tuple[Evaluation | None, list[Row]]:
-    """Return the evaluation on labelled new tasks, and some examples of them."""
-    if isinstance(labelled, Evaluation):
-        return labelled, []
-    if data is None:
-        return None, []
-    evaluation = evaluate(predictor, data, false_alarm=false_alarm, allow=allow)
-    if not number:
-        return evaluation, []
-    tasks = facts.choose_tasks(evaluation)
-    rows = predictor._resolve(data).rows(predictor, tasks)
-    return evaluation, facts.pick_examples(rows, tasks, number)
 
 
 def _check_output(output: PathLike | None, *inputs: Any) -> None:
@@ -286,18 +238,14 @@ def _check_output(output: PathLike | None, *inputs: Any) -> None:
     if output is None:
         return
     if Path(output).suffix.lower() not in (".html", ".htm"):
-        raise InvalidInput(
-            f"output must end in .html, got {os.fspath(output)!r}.", parameter="output"
-        )
+        raise InvalidInput(f"output must end in .html, got {os.fspath(output)!r}.")
     check_folder(Path(output).absolute().parent)
     paths = [path for path in inputs if isinstance(path, str | os.PathLike)]
     check_not_input(output, [*paths, *(file for data in inputs for file in _files_of(data))])
     if not _may_replace(Path(output)):
-        raise InvalidInput(
-            "output must not replace a file that is not a report of metapac, and "
-            f"{os.fspath(output)} exists. Write to another file, or remove it.",
-            parameter="output",
-        )
+        text = "output must not replace a file that is not a report of metapac, and"
+        text += f" {os.fspath(output)} exists. Write to another file, or remove"
+        raise InvalidInput(f"{text} it.")
 
 
 def _may_replace(path: Path) -> bool:

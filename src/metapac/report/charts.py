@@ -100,11 +100,10 @@ def draw_errors(part: Evaluation, name: str) -> Chart:
     order = np.lexsort((part.high, errors))
     kinds = find_kinds(part)[order]
     rows = np.stack([errors, part.low, part.high], axis=1)[order]  # (tasks, 3)
+    colours = (_GOOD, _WARN, plots.LIMIT)
 
     def paint(axes: Axes) -> None:
-        for kind, (marker, colour) in enumerate(
-            zip("oD^", (_GOOD, _WARN, plots.LIMIT), strict=True)
-        ):
+        for kind, (marker, colour) in enumerate(zip("oD^", colours, strict=True)):
             at = np.flatnonzero(kinds == kind)
             look: dict[str, Any] = {"color": colour, "markersize": 5, "elinewidth": 1.5}
             plots.draw_intervals(axes, at + 1, *rows[at].T, marker=marker, **look)
@@ -179,13 +178,8 @@ def draw_thresholds(thresholds: Floats, cut: float, rank: int, name: str) -> Cha
     shown = shown[np.isfinite(ordered[shown])]
 
     def paint(axes: Axes) -> None:
-        axes.plot(
-            shown + 1,
-            ordered[shown],
-            "o" if len(ordered) <= SINGLE else "-",
-            color=_GOOD,
-            markersize=4,
-        )
+        mark = "o" if len(ordered) <= SINGLE else "-"
+        axes.plot(shown + 1, ordered[shown], mark, color=_GOOD, markersize=4)
         axes.axhline(cut, **plots.LIMIT_LINE)
         ring: dict[str, Any] = {"markersize": 11, "markeredgewidth": 2, "markerfacecolor": "none"}
         axes.plot(rank, cut, "o", color=plots.LIMIT, clip_on=False, **ring)

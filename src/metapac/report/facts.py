@@ -19,12 +19,11 @@ import numpy as np
 from metapac._common import PathLike
 from metapac._text import name_score
 from metapac._version import __version__
-from metapac.betting import Step
 from metapac.columns import hold_losses, hold_numbers
 from metapac.context import Context
 from metapac.evaluation import Evaluation
 from metapac.evidence import UNKNOWN, Outcome, Part
-from metapac.grouping import Row
+from metapac.grouping import Data, Row
 from metapac.guarantee import Guarantee, describe_share
 from metapac.inputs import match_names
 from metapac.monitoring import Monitor
@@ -39,7 +38,7 @@ _WORST = 10  # tasks in the table of the worst
 _LISTED = 500  # tasks in the table that can be opened
 _BATCHES = 24  # the latest ones are listed
 _FILES = 20  # listed one by one
-_DECLARED = ("shift", "dishonest", "sampling", "randomise")
+_STATED = ("alpha", "delta", "shift", "dishonest", "sampling", "randomise")
 _KINDS = ("missed", "empty", "single", "several", "full", "hit")
 
 
@@ -56,19 +55,14 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
     tasks = [] if isinstance(predictor, PS) else predictor.tasks_.tolist()
     basis, claim, confidence, conditions, limits, use = predictor.explain().split("\n\n")
     epsilon = predictor.epsilon
-    rules = _describe_rules(predictor) if isinstance(predictor, MetaPS) else []
     known = not tasks or np.min(predictor.task_sizes_) != UNKNOWN
     return {
         "kind": predictor._kind,
         "model": about.model,
+        **{name: getattr(predictor, name, None) for name in _STATED},
         "epsilon": None if isinstance(epsilon, Mapping) else epsilon,
-        "alpha": getattr(predictor, "alpha", None),
-        "delta": predictor.delta,
-        **{name: getattr(predictor, name, None) for name in _DECLARED},
-        "absent": predictor._evidence.absent if isinstance(predictor, MetaPS) else 0,
-        "free_shift": predictor._find_free_shift() if isinstance(predictor, MetaPS) else None,
         "min_examples": getattr(predictor, "min_examples", 0),
-        **_describe_list(predictor),
+        **_describe_meta(predictor),
         "is_per_class": getattr(predictor, "per_class", False) is True,
         "offsets": getattr(predictor, "offsets", None),
         "is_interval": hold_numbers(columns),
@@ -77,9 +71,6 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "is_quantile": "lower" in columns,
         "tasks": len(tasks),
         "examples": _count_examples(predictor) if known else None,
-        "clusters": predictor._cluster_words() if isinstance(predictor, MetaPS) else None,
-        "within": _describe_within(predictor) if isinstance(predictor, MetaPS) else None,
-        "rules": rules,
         "sentence": predictor.promise_,
         "remarks": getattr(predictor, "remarks_", []),
         "claim": claim,
@@ -94,22 +85,25 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
     }
 
 
-def _describe_list(predictor: Any) -> dict[str, Any]:
-    """Return on which new tasks the guarantee holds and, of a finite list, the draw."""
+def _describe_meta(predictor: Any) -> dict[str, Any]:
+    """Return on which new tasks `MetaPS` holds, what was drawn, and its thresholds by class."""
     if not isinstance(predictor, MetaPS):
-        return {"share": "", "new_tasks": None, "draw": None}
-    g, words, clusters = predictor.guarantee_, Words.from_context(predictor._about()), None
-    if (named := predictor._cluster_words()) is not None:
-        clusters = named[1]
-    share = describe_share(g, words.unit, words.units, clusters)
-    share += " of the same kind" * (g.new_tasks is None)
-    return {"share": share, "new_tasks": g.list_of_new_tasks, "draw": predictor.context_.draw}
-
-
-def _describe_within(predictor: MetaPS) -> dict[str, Any] | None:
-    """Return what units within a task are called, and how many rows were drawn of how many."""
-    drawn, (unit, units) = predictor._evidence.within, predictor._unit_words()
-    return None if drawn is None else {"unit": unit, "plural": units} | drawn._asdict()
+        none = ("free_shift", "new_tasks", "draw", "clusters", "within")
+        return {"absent": 0, "share": "", "rules": [], **dict.fromkeys(none)}
+    g, words = predictor.guarantee_, Words.from_context(predictor._about())
+    clusters, drawn = predictor._cluster_words(), predictor._evidence.within
+    share = describe_share(g, words.unit, words.units, clusters and clusters[1])
+    unit, units = predictor._unit_words()
+    return {
+        "absent": predictor._evidence.absent,
+        "free_shift": predictor._find_free_shift(),
+        "share": share + " of the same kind" * (g.new_tasks is None),
+        "new_tasks": g.list_of_new_tasks,
+        "draw": predictor.context_.draw,
+        "clusters": clusters,
+        "within": drawn and {"unit": unit, "plural": units} | drawn._asdict(),
+        "rules": _describe_rules(predictor),
+    }
 
 
 def _count_examples(predictor: Any) -> int:
@@ -127,10 +121,8 @@ def _describe_rules(predictor: MetaPS) -> list[dict[str, Any]]:
     """Return the threshold of each class, or of all together, and its data; the rarest first."""
     parts = predictor._evidence.parts(predictor.guarantee_)
     needs = {g: _find_need(g) for g in {part.guarantee for part in parts}}  # few differ
-    rules = [
-        _describe_rule(part, outcome, needs[part.guarantee])
-        for part, outcome in zip(parts, predictor._outcomes, strict=True)
-    ]
+    pairs = zip(parts, predictor._outcomes, strict=True)
+    rules = [_describe_rule(part, found, needs[part.guarantee]) for part, found in pairs]
     rules.sort(key=lambda rule: (rule["examples"] or 0, str(rule["label"])))
     for index, rule in enumerate(rules[:_PANELS]):
         if rule["rank"] is not None:
@@ -172,12 +164,9 @@ def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[st
     present = {label: part for label, part in parts.items() if len(part.tasks)}
     rarest = sorted(present, key=lambda label: (present[label].examples.sum(), str(label)))
     each = max(1, 2 * _WORST // len(rarest)) if evaluation.by_class else _WORST
-    worst = [
-        {"class": label} | row
-        for label in rarest[: 2 * _WORST]
-        for row in present[label].worst(min(each, _WORST))
-    ]
-    found = evaluation.to_dict()
+    rows = {label: present[label].worst(min(each, _WORST)) for label in rarest[: 2 * _WORST]}
+    worst = [{"class": label} | row for label, some in rows.items() for row in some]
+    found, drawn = evaluation.to_dict(), rarest[:_PANELS]
     return found | {
         "classes": _sort_classes(evaluation),
         "neglected": found.get("neglected", []),
@@ -191,10 +180,7 @@ def describe_results(evaluation: Evaluation, examples: Sequence[Row]) -> dict[st
         "any_above": any((part.errors > part.epsilon).any() for part in parts.values()),
         "all": _add_limits(evaluation.worst(_LISTED), parts),
         "rows": sum(len(part.tasks) for part in parts.values()),
-        "errors": [
-            _draw_errors(label, present[label], f"errors-{i}")
-            for i, label in enumerate(rarest[:_PANELS])
-        ],
+        "errors": [_draw_errors(x, present[x], f"errors-{i}") for i, x in enumerate(drawn)],
         "sizes": _draw_sizes(evaluation),
         "examples_shown": [_describe_example(row) for row in examples],
     }
@@ -210,25 +196,17 @@ def _sort_classes(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return the classes that have examples and what is allowed, the most missed first."""
     epsilon = evaluation.epsilon
     present = [part for part in evaluation.classes or () if part.examples]
-    return [
-        part._asdict()
-        | {"error": part.error}
-        | {"limit": epsilon[part.label] if isinstance(epsilon, Mapping) else epsilon}
-        for part in sorted(present, key=lambda part: (-part.low, str(part.label)))
-    ]
+    limits = epsilon if isinstance(epsilon, Mapping) else {x.label: epsilon for x in present}
+    ordered = sorted(present, key=lambda part: (-part.low, str(part.label)))
+    return [x._asdict() | {"error": x.error, "limit": limits[x.label]} for x in ordered]
 
 
 def _draw_errors(label: Any, part: Evaluation, name: str) -> dict[str, Any]:
     kinds = np.bincount(charts.find_kinds(part), minlength=3).tolist()
     counts = dict(zip(("within", "perhaps", "above"), kinds, strict=True))
     chart, is_single = charts.draw_errors(part, name), len(part.tasks) <= charts.SINGLE
-    return {
-        "label": label,
-        "chart": chart,
-        "is_single": is_single,
-        "epsilon": part.epsilon,
-        **counts,
-    }
+    drawn = {"label": label, "chart": chart, "is_single": is_single}
+    return drawn | {"epsilon": part.epsilon} | counts
 
 
 def _draw_sizes(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -237,6 +215,15 @@ def _draw_sizes(evaluation: Evaluation) -> dict[str, Any] | None:
         return None
     ends = {"low": float(values.min()), "high": float(values.max())}
     return {"chart": charts.draw_values(values, "sizes"), **ends}
+
+
+def find_examples(predictor: Any, data: Data, evaluation: Evaluation, number: int) -> list[Row]:
+    """Return some labelled examples with their sets, of tasks from the worst to the best."""
+    if not number:
+        return []
+    tasks = choose_tasks(evaluation)
+    rows = predictor._resolve(data).rows(predictor, tasks)
+    return pick_examples(rows, tasks, number)
 
 
 def choose_tasks(evaluation: Evaluation, number: int = 3) -> list[Any]:
@@ -303,12 +290,8 @@ def _describe_example(row: Row) -> dict[str, Any]:
 
 def describe_monitor(monitor: Monitor) -> dict[str, Any] | None:
     """Return the course of a monitor, batch by batch; None if it has seen nothing."""
-    course, alarm, amber = monitor.course, monitor.alarm, monitor.amber
-    if not course:
+    if not (course := monitor.course):
         return None
-    groups: dict[str | None, list[Step]] = {}
-    for step in course:
-        groups.setdefault(step.batch, []).append(step)
     batches = [
         {
             "name": name,
@@ -318,14 +301,14 @@ def describe_monitor(monitor: Monitor) -> dict[str, Any] | None:
             "above": sum(bool(step.violated) for step in steps),
             "wealth": steps[-1].wealth,
         }
-        for name, steps in groups.items()
+        for name, steps in monitor._by_batch().items()
     ]
+    lights = {"alarm": monitor.alarm, "amber": monitor.amber}
     return {
         "status": monitor.status,
         "sentence": monitor.sentence(),
         "tasks": len(course),
-        "alarm": None if alarm is None else {"batch": alarm.batch, "at": course.index(alarm) + 1},
-        "amber": None if amber is None else {"batch": amber.batch, "at": course.index(amber) + 1},
+        **{k: v and {"batch": v.batch, "at": course.index(v) + 1} for k, v in lights.items()},
         "batches": batches[-_BATCHES:],
         "left_out": max(0, len(batches) - _BATCHES),
         "charts": charts.draw_course(monitor),

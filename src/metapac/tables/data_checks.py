@@ -15,13 +15,7 @@ from metapac._common import Counts, Floats
 from metapac.columns import Columns
 from metapac.data_checks import MAX_ROWS, Facts, Repeats, Sample
 from metapac.tables.engines import add_up, upload
-from metapac.tables.scores import (
-    ClassScores,
-    Rows,
-    count_equal,
-    get_id_column,
-    match_columns,
-)
+from metapac.tables.scores import ClassScores, Rows, count_equal, get_id_column, match_columns
 from metapac.tables.search import MAX_GROUPED
 from metapac.tables.sources import Source
 
@@ -77,12 +71,10 @@ def _compare_score_column(source: Source, columns: Columns) -> dict[str, Any]:
     score, pattern = columns.score, columns.pattern
     if score is None or not isinstance(pattern, str) or pattern.count("*") != 1:
         return {}
-    alike = [
-        name
-        for name in match_columns(source, pattern).values()
-        if name not in columns.not_classes - {score}
-        if source.is_text or source.table[name].type().is_numeric()
-    ]
+    ignored, found = columns.not_classes - {score}, match_columns(source, pattern).values()
+    alike = [name for name in found if name not in ignored]
+    if not source.is_text:
+        alike = [name for name in alike if source.table[name].type().is_numeric()]
     others = [name for name in alike if name != score]
     if score not in alike or not others:
         return {}

@@ -131,7 +131,7 @@ def _connect_duckdb(memory_limit: str | None, threads: int | None) -> Any:
     except (duckdb.Error, RuntimeError) as error:  # RuntimeError for text that is not UTF-8
         scratch.close()
         text = f"memory_limit must be a size such as 4GiB, got {memory_limit!r}."
-        raise InvalidInput(text, parameter="memory_limit") from error
+        raise InvalidInput(text) from error
 
 
 _SPARK_SETTINGS = {
@@ -166,10 +166,9 @@ def _connect_spark(master: str | None, memory_limit: str | None, threads: int | 
         session = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         scratch.close()
-        raise InvalidInput(
-            f"Spark did not start at {master!r} ({reason(error)}). It needs Java 17 or newer on "
-            "this machine and, unless it runs here, a cluster that answers at that address."
-        ) from error
+        text = f"Spark did not start at {master!r} ({reason(error)}). It needs Java 17 or newer on"
+        text += " this machine and, unless it runs here, a cluster that answers at that"
+        raise InvalidInput(f"{text} address.") from error
     return _close_with(ibis.pyspark.connect(session), scratch)
 
 
@@ -205,10 +204,9 @@ def pick_table(
     computed = [key for key, (*_, is_computed) in tables.items() if is_computed and not views]
     names = sorted(tables.keys() - computed)
     if table in computed or (computed and not names and table is None):
-        raise InvalidInput(
-            f"{name}: {table or computed[0]!r} is a view or has generated columns, which can read "
-            f"other files. If you trust it, read it with {keyword('views', True)}."
-        )
+        text = f"{name}: {table or computed[0]!r} is a view or has generated columns, which can"
+        text += " read other files. If you trust it, read it with"
+        raise InvalidInput(f"{text} {keyword('views', True)}.")
     if table is not None and table not in names and "." in table and connection.name != DUCKDB:
         schema, _, plain = table.rpartition(".")
         return connection.table(plain, database=schema)

@@ -134,10 +134,8 @@ def _check_extent(path: Path) -> None:
     for name, parts in groupby(read_unpacked(path), key=lambda part: part[0]):
         cells = _count_cells(chunk for _, chunk in parts)
         if cells > most:
-            raise InvalidInput(
-                f"{path} is small, but its part {name} reaches over {cells:,} cells. Delete stray "
-                "cells far from the table, or save the sheet as CSV."
-            )
+            text = f"{path} is small, but its part {name} reaches over {cells:,} cells. Delete"
+            raise InvalidInput(f"{text} stray cells far from the table, or save the sheet as CSV.")
 
 
 def _count_cells(chunks: Iterable[bytes]) -> int:
@@ -342,12 +340,11 @@ def _load(
         text = {"columns": dict.fromkeys(columns, "VARCHAR")} if columns else {"all_varchar": True}
         return connection.read_csv(names, delim=separator, **text, **_CSV)
     table = connection.read_json(names, sample_size=-1, **_JSON)
-    types = {name: DuckDBType.to_string(kind) for name, kind in table.schema().items()}
-    guessed = [
-        name for name, kind in table.schema().items() if kind.is_temporal() or kind.is_uuid()
-    ]
+    kinds = table.schema().items()
+    guessed = [name for name, kind in kinds if kind.is_temporal() or kind.is_uuid()]
     if not guessed:
         return table
+    types = {name: DuckDBType.to_string(kind) for name, kind in kinds}
     types |= dict.fromkeys(guessed, "VARCHAR")  # strings that look like dates remain strings
     return connection.read_json(names, columns=types, **_JSON)
 
@@ -363,11 +360,9 @@ def _load_extension(connection: Any, address: str) -> None:
     extension = "azure" if str(scheme(address)).startswith("a") else "httpfs"
     known = "SELECT loaded OR installed FROM duckdb_extensions() WHERE extension_name"
     if connection.raw_sql(f"{known} = '{extension}'").fetchall() != [(True,)]:
-        raise InvalidInput(
-            f"{mask(address)} needs DuckDB's extension {extension}, and metapac downloads no code. "
-            f"Run python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\", or download the "
-            "file."
-        )
+        install = f"import duckdb; duckdb.sql('INSTALL {extension}')"
+        text = f"{mask(address)} needs DuckDB's extension {extension}, and metapac downloads no"
+        raise InvalidInput(f'{text} code. Run python -c "{install}", or download the file.')
     connection.raw_sql(f"LOAD {extension}")
 
 
@@ -448,10 +443,8 @@ def read_common_header(paths: Sequence[Path], reading: Reading) -> list[str]:
     first, separator, columns = next(headers)
     for path, other, header in headers:
         if (other, header) != (separator, columns):
-            raise InvalidInput(
-                f"{path} has other columns or another separator than {first}: {listed(header)} "
-                f"instead of {listed(columns)}."
-            )
+            text = f"{path} has other columns or another separator than {first}: {listed(header)}"
+            raise InvalidInput(f"{text} instead of {listed(columns)}.")
     return columns
 
 

@@ -30,8 +30,7 @@ def output_kind(path: PathLike) -> str:
     """Return the kind of file to write, by its suffix."""
     kind = _KINDS.get(Path(path).suffix.lower())
     if kind is None:
-        text = f"output must end in .parquet or .csv, got {mask(os.fspath(path))!r}."
-        raise InvalidInput(text, parameter="output")
+        raise InvalidInput(f"output must end in .parquet or .csv, got {mask(os.fspath(path))!r}.")
     return kind
 
 

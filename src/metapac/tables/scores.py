@@ -19,15 +19,7 @@ from metapac.columns import NUMBERS, Columns
 from metapac.errors import InvalidInput
 from metapac.inputs import advise_on_labels, as_task_names
 from metapac.sets import check_order
-from metapac.tables.engines import (
-    DUCKDB,
-    add_up,
-    as_int,
-    constant_list,
-    exact,
-    pick,
-    pluralize,
-)
+from metapac.tables.engines import DUCKDB, add_up, as_int, constant_list, exact, pick, pluralize
 from metapac.tables.sources import Source
 
 Precision = np.dtype[np.floating[Any]]
@@ -62,10 +54,8 @@ def get_id_column(source: Source, name: str, meaning: str) -> Any:
         return _as_iso_text(source, column)
     if kind.is_floating() or kind.is_decimal():
         return _as_whole_numbers(source, name, column, meaning)
-    raise InvalidInput(
-        f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
-        f"{kind}. Convert it to strings, or pass another column."
-    )
+    text = f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got"
+    raise InvalidInput(f"{text} {kind}. Convert it to strings, or pass another column.")
 
 
 def _local_time(zone: str, moment: Any) -> Any:
@@ -97,11 +87,9 @@ def _as_whole_numbers(source: Source, name: str, column: Any, meaning: str) -> A
     with source.reading((), name):
         _rows, bad = source.count(bad=value.notnull() & whole.isnull())
     if bad:
-        raise InvalidInput(
-            f"{source.name}: column {name!r} must hold strings or integers to name {meaning}, got "
-            f"{column.type()} with fractions or very large numbers in "
-            f"{pluralize(bad, 'row')}. Round it, or pass another column."
-        )
+        text = f"{source.name}: column {name!r} must hold strings or integers to name {meaning},"
+        text += f" got {column.type()} with fractions or very large numbers in"
+        raise InvalidInput(f"{text} {pluralize(bad, 'row')}. Round it, or pass another column.")
     return whole.cast("int64")
 
 
@@ -186,9 +174,7 @@ def find_class_scores(source: Source, columns: Columns, by_class: bool = False) 
     # A threshold for each class needs their positions, which Ibis lets PostgreSQL use only once.
     use_lists = source.traits.has_lists and (source.traits.has_positions or not by_class)
     if by_class and columns.classes_column is not None:
-        raise InvalidInput(
-            "classes_column gives no fixed list of classes, as per_class=True needs."
-        )
+        raise InvalidInput("classes_column gives no fixed classes, as per_class=True needs.")
     if isinstance(pattern, str) and "*" not in pattern:
         found = _read_lists(source, columns, pattern, by_class)
         return found if use_lists else replace(found, each=found.scores, lists=None)
@@ -212,11 +198,11 @@ def _choose_columns(source: Source, columns: Columns) -> tuple[list[Any], list[s
         source.column(name)
         if name in columns.not_classes:
             text = f"columns must name scores, got {name!r}, which names tasks or true labels."
-            raise InvalidInput(text, parameter="columns")
+            raise InvalidInput(text)
     if named is not None and len(named) != len(pattern):
         shown = f"the {len(pattern)} columns {listed([*map(repr, pattern)])}"
         text = f"classes must name the class of each of {shown}, got {len(named)} names."
-        raise InvalidInput(text, parameter="classes")
+        raise InvalidInput(text)
     return [*pattern] if named is None else named, [*pattern]
 
 
@@ -224,8 +210,7 @@ def as_class_names(classes: Sequence[Any]) -> list[Any]:
     """Return distinct class names: integers as they are, everything else as strings."""
     names = [str(name) for name in classes]
     if isinstance(classes, str) or not names or len({*names}) < len(names):
-        text = f"classes must be a list that names each class once, got {classes!r}."
-        raise InvalidInput(text, parameter="classes")
+        raise InvalidInput(f"classes must be a list that names each class once, got {classes!r}.")
     whole = [isinstance(c, int | np.integer) and not isinstance(c, bool) for c in classes]
     return [int(c) if is_whole else str(c) for c, is_whole in zip(classes, whole, strict=True)]
 
@@ -233,14 +218,11 @@ def as_class_names(classes: Sequence[Any]) -> list[Any]:
 def match_columns(source: Source, pattern: str) -> dict[str, str]:
     """Return the columns that a pattern with a star matches, by what the star stands for."""
     if pattern.count("*") != 1:
-        text = f"columns must contain one star, such as 'p_*', got {pattern!r}."
-        raise InvalidInput(text, parameter="columns")
+        raise InvalidInput(f"columns must contain one star, such as 'p_*', got {pattern!r}.")
     head, tail = pattern.split("*")
-    return {
-        name[len(head) : len(name) - len(tail)]: name
-        for name in source.table.columns
-        if len(name) > len(head + tail) and name.startswith(head) and name.endswith(tail)
-    }
+    long = [name for name in source.table.columns if len(name) > len(head + tail)]
+    found = [name for name in long if name.startswith(head) and name.endswith(tail)]
+    return {name[len(head) : len(name) - len(tail)]: name for name in found}
 
 
 def _match_classes(source: Source, columns: Columns, pattern: str) -> dict[str, str]:
@@ -267,11 +249,9 @@ def _check_true_score(source: Source, name: str, column: str, others: list[str])
         with source.reading([column, *others]):
             rows, equal = count_equal(source, column, others)
     if not others or rows != equal:
-        raise InvalidInput(
-            f"{source.name}: column {column!r} was named as the score of the true label, but holds "
-            f"those of class {name!r}. Calibrate with label, not score; or pass all classes.",
-            parameter=("label", "score", "classes"),
-        )
+        text = f"{source.name}: column {column!r} was named as the score of the true label, but"
+        text += f" holds those of class {name!r}. Calibrate with label, not score; or pass all"
+        raise InvalidInput(f"{text} classes.", parameter=("label", "score", "classes"))
 
 
 def count_equal(source: Source, column: str, others: list[str]) -> tuple[int, ...]:
@@ -283,10 +263,9 @@ def count_equal(source: Source, column: str, others: list[str]) -> tuple[int, ..
 def _check_several(source: Source, pattern: str, names: Sequence[Any]) -> None:
     """Raise InvalidInput if there is a single class, which leaves nothing to choose."""
     if len(names) == 1:
-        raise InvalidInput(
-            f"{source.name}: {pattern!r} gives scores of one class only, {names[0]!r}, and a set "
-            "needs a choice of two. Add the scores of the other classes, such as 1 - p."
-        )
+        text = f"{source.name}: {pattern!r} gives scores of one class only, {names[0]!r}, and a set"
+        text += " needs a choice of two. Add the scores of the other classes, such as 1 -"
+        raise InvalidInput(f"{text} p.")
 
 
 def _get_numbers(source: Source, names: Sequence[str]) -> list[Any]:
@@ -329,7 +308,7 @@ def _read_lists(source: Source, columns: Columns, column: str, by_class: bool) -
     kind = lists.type()
     if not (kind.is_array() and (kind.value_type.is_floating() or kind.value_type.is_integer())):
         text = "columns must contain one star, such as 'p_*', or name a column of lists of numbers"
-        raise InvalidInput(f"{text}, got {column!r}, which is {kind}.", parameter="columns")
+        raise InvalidInput(f"{text}, got {column!r}, which is {kind}.")
     names = None if columns.classes is None else as_class_names(columns.classes)
     with source.reading():
         if columns.classes_column is not None:
@@ -383,11 +362,10 @@ def _drop_padding(source: Source, task: str | None, lists: Any, column: str) -> 
         sizes = table.group_by("task").agg(low=table.size.min(), high=table.size.max())
         odd = source.run(sizes.filter(sizes.low < sizes.high).order_by("task").limit(1))
         for one in odd.to_pylist():
-            raise InvalidInput(
-                f"{source.name}: the lists of column {column!r} end in nulls after {one['low']} to "
-                f"{one['high']} scores in task {one['task']!r}; a task must have one number of "
-                "classes. Give a label without a score inf, so that it is kept."
-            )
+            text = f"{source.name}: the lists of column {column!r} end in nulls after {one['low']}"
+            text += f" to {one['high']} scores in task {one['task']!r}; a task must have one number"
+            text += " of classes. Give a label without a score inf, so that it is"
+            raise InvalidInput(f"{text} kept.")
     return padded.ifelse(used, lists)
 
 
@@ -404,10 +382,9 @@ def _read_row_names(source: Source, column: str, names_column: str) -> Any:
     fits &= names.unique().length() == names.length()
     _all, bad = source.count(bad=~fits.fill_null(False))
     if bad:
-        raise InvalidInput(
-            f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a name "
-            f"for each class of a row, each name once, and do not in {pluralize(bad, 'row')}."
-        )
+        rule = f"{source.name}: columns {column!r} and {names_column!r} must hold a score and a"
+        rule += " name for each class of a row, each name once, and do not in"
+        raise InvalidInput(f"{rule} {pluralize(bad, 'row')}.")
     return names
 
 
@@ -457,10 +434,9 @@ def find_numbers(source: Source, columns: Columns, *, needs_y: bool) -> Numbers:
     for role, count in zip(used, counts, strict=False):
         if count:
             kind = "positive" if role == "scale" else "finite"
-            raise InvalidInput(
-                f"{source.name}: column {used[role]!r} must hold {kind} numbers, and does not in "
-                f"{count} of {pluralize(rows, 'row')}. Drop or mend those rows."
-            )
+            rule = f"{source.name}: column {used[role]!r} must hold {kind} numbers, and does not in"
+            rule += f" {count} of {pluralize(rows, 'row')}. Drop or mend those"
+            raise InvalidInput(f"{rule} rows.")
     if "lower" in used:
         check_order(counts[-1], rows, f"{source.name}: ")
     return Numbers(parts, names)
@@ -554,14 +530,12 @@ def _check_score_or_label(columns: Columns, by_class: bool) -> None:
         raise InvalidInput(f"{name} is for numbers. Leave out per_class=True.")
     if by_class and columns.label is None:
         text = "label must name the column with the true label: each class has its own guarantee."
-        raise InvalidInput(text, parameter="label")
+        raise InvalidInput(text)
     is_one = (columns.score is None) != (columns.label is None)
     if not (is_one or by_class or columns.is_regression):
-        raise InvalidInput(
-            "pass either score, the column with the score of the true label, or label, the column "
-            "with the true label beside a score for each class; for regression, prediction and y.",
-            parameter=("score", "prediction", "y"),
-        )
+        rule = "pass either score, the column with the score of the true label, or label, the"
+        rule += " column with the true label beside a score for each class; for regression,"
+        raise InvalidInput(f"{rule} prediction and y.", parameter=("score", "prediction", "y"))
 
 
 def _as_texts(lists: Any) -> Any:
@@ -640,11 +614,9 @@ def _check_candidates(rows: Rows, candidates: Any) -> None:
     column, given = rows.columns.label, rows.columns.classes_column
     if unknown:
         wanted = "a position in the list" if given is None else f"a class in column {given!r}"
-        raise InvalidInput(
-            f"{rows.source.name}: column {column!r} must hold {wanted} of the same row, and does "
-            f"not in {pluralize(unknown, 'row')}. Mend them, or name the classes of each row.",
-            parameter="classes_column" if given is None else (),
-        )
+        text = f"{rows.source.name}: column {column!r} must hold {wanted} of the same row, and does"
+        text += f" not in {pluralize(unknown, 'row')}. Mend them, or name the classes of each"
+        raise InvalidInput(f"{text} row.", parameter="classes_column" if given is None else ())
 
 
 def draw_rows(source: Source, task: Any, within: str, order: Sequence[Any], rng: int) -> Source:

@@ -25,13 +25,7 @@ from metapac._common import Array, Counts, Progress, Table, listed
 from metapac.data_checks import Repeats
 from metapac.errors import InvalidInput
 from metapac.inputs import as_task_names
-from metapac.tables.engines import (
-    Traits,
-    exact,
-    next_float,
-    previous_float,
-    upload,
-)
+from metapac.tables.engines import Traits, exact, next_float, previous_float, upload
 from metapac.tables.scores import Rows
 from metapac.tables.sources import Source
 
@@ -116,10 +110,9 @@ def _missing_scores(rows: Rows, count: int) -> InvalidInput:
     found = rows.source.run(bad.group_by("task").agg(bad=_.count())).to_pylist()
     by_task = sorted(f"{rows.describe(row['task'])}: {row['bad']}" for row in found)
     total = sum(row["bad"] for row in found)
-    return InvalidInput(
-        f"{rows.source.name}: the scores hold {total} null or NaN out of {count} values (by task, "
-        f"{listed(by_task)}); a score that cannot be compared cannot be certified. Drop those rows."
-    )
+    text = f"{rows.source.name}: the scores hold {total} null or NaN out of {count} values (by task"
+    text += f", {listed(by_task)}); a score that cannot be compared cannot be certified."
+    return InvalidInput(f"{text} Drop those rows.")
 
 
 class Spans(NamedTuple):
@@ -419,15 +412,9 @@ class _Search:
 
     def _scores_in_spans(self, spans: Spans, ceiling: Array, **columns: Array) -> Table:
         """Return the scores of each span up to a ceiling, with further columns of the span."""
-        scores, names = self.rows.table, self.census.names
-        table = upload(
-            scores.schema()["task"],
-            names[spans.task].tolist(),
-            span=np.arange(len(ceiling), dtype=np.int32),
-            low=spans.low,
-            ceiling=ceiling,
-            **columns,
-        )
+        scores, names = self.rows.table, self.census.names[spans.task].tolist()
+        ends = {"span": np.arange(len(ceiling), dtype=np.int32), "low": spans.low}
+        table = upload(scores.schema()["task"], names, **ends, ceiling=ceiling, **columns)
         if np.isfinite(ceiling.max()):  # so that an engine need not look up the other tasks
             scores = scores.filter(scores.score <= exact(ceiling.max()).cast(scores.score.type()))
         near = scores.join(table, "task")

@@ -19,28 +19,10 @@ from metapac.columns import Columns
 from metapac.errors import InvalidInput
 from metapac.predictors import ThresholdSets
 from metapac.sets import ROUNDINGS, SetSummary, interval_radius, judge_empty, quantile_inset
+from metapac.tables import engines, scores
 from metapac.tables.data_checks import judge_sums
-from metapac.tables.engines import (
-    add_up,
-    as_int,
-    check_case_collisions,
-    constant_floats,
-    constant_list,
-    exact,
-    next_float,
-    pick,
-    previous_float,
-    upload,
-)
-from metapac.tables.scores import (
-    FEW_CLASSES,
-    LARGEST,
-    ClassScores,
-    Numbers,
-    Precision,
-    Rows,
-    find_numbers,
-)
+from metapac.tables.engines import as_int, constant_floats, constant_list, exact
+from metapac.tables.scores import FEW_CLASSES, LARGEST, ClassScores, Precision, Rows
 from metapac.tables.sources import Source
 
 
@@ -67,10 +49,12 @@ def smallest_kept_scores(thresholds: Array, calibrated: Precision, precision: Pr
     if coarse == precision:
         return rounded.astype(np.float64)
     edge = np.ldexp(precision.type(1), np.finfo(coarse).maxexp)  # where coarse numbers overflow
-    ends = [x.astype(precision).clip(-edge, edge) for x in (previous_float(rounded), rounded)]
+    ends = [
+        x.astype(precision).clip(-edge, edge) for x in (engines.previous_float(rounded), rounded)
+    ]
     middle = (ends[0] + ends[1]) / 2  # between one that is dropped and one that is kept: exact
     with np.errstate(over="ignore"):
-        kept = np.where(middle.astype(coarse) >= rounded, middle, next_float(middle))
+        kept = np.where(middle.astype(coarse) >= rounded, middle, engines.next_float(middle))
     return np.where(rounded == -np.inf, -np.inf, kept).astype(np.float64)
 
 
@@ -107,7 +91,7 @@ class IntervalSummary:
         return f"{text}."
 
 
-def find_ends(threshold: float, precision: Precision, numbers: Numbers) -> tuple[Any, Any]:
+def find_ends(threshold: float, precision: Precision, numbers: scores.Numbers) -> tuple[Any, Any]:
     """Return the ends of each interval, as ``predict_interval`` computes them."""
     parts, infinity = numbers.parts, ibis.literal(math.inf, "float64")
     if "lower" in parts:
@@ -208,7 +192,7 @@ class KeptLabels:
     def size(self) -> Any:
         """Number of labels in the set."""
         if self.of_classes.lists is None:
-            return add_up([as_int(is_in_set) for is_in_set in self.each])
+            return engines.add_up([as_int(is_in_set) for is_in_set in self.each])
         if len(self.cuts) == 1:  # Ibis lets PostgreSQL use positions once in a query
             return self.of_classes.lists.filter(lambda x: is_kept(x, self.cuts[0])).length()
         return self.positions.length()
@@ -242,7 +226,11 @@ class KeptLabels:
             labels = constant_list(texts)
             return _join(self.positions.map(lambda i: labels[i]))
         pairs = zip(self.each, texts, strict=True)
-        return "[" + add_up([kept.ifelse(f", {text}", "") for kept, text in pairs]).substr(2) + "]"
+        return (
+            "["
+            + engines.add_up([kept.ifelse(f", {text}", "") for kept, text in pairs]).substr(2)
+            + "]"
+        )
 
 
 def _join(texts: Any) -> Any:
@@ -274,7 +262,7 @@ def keeps_label(rows: Rows, cuts: Sequence[Any], score: Any, labels: Any) -> Any
         return is_kept(score, cuts[0])
     texts = [str(name) for name in rows.names or ()]
     if len(texts) > FEW_CLASSES and rows.source.traits.has_lists and isinstance(cuts[0], float):
-        cut = pick(constant_floats([*cuts]), constant_list(texts).index(labels))
+        cut = engines.pick(constant_floats([*cuts]), constant_list(texts).index(labels))
         return score.cast("float64") >= cut
     pairs = zip(texts, cuts, strict=True)
     return ibis.cases(*((labels == text, is_kept(score, cut)) for text, cut in pairs))
@@ -345,13 +333,15 @@ def _join_cuts(
     rows: Rows, of_classes: ClassScores, cuts: Array, tasks: Array
 ) -> tuple[Any, ClassScores, list[list[Any]]]:
     """Return task, label and scores of each row beside the thresholds of its task."""
-    scores = {f"score{j}": score.cast("float64") for j, score in enumerate(of_classes.scores)}
+    each = {f"score{j}": score.cast("float64") for j, score in enumerate(of_classes.scores)}
     own = {"task": rows.task, "label": rows.labels, "score": rows.score}
-    examples = rows.source.table.select(**own, **scores)
+    examples = rows.source.table.select(**own, **each)
     names = [[f"cut{i}_{j}" for j in range(cuts.shape[2])] for i in range(len(cuts))]
     columns = {name: cuts[i, :, j] for i, row in enumerate(names) for j, name in enumerate(row)}
-    table = examples.join(upload(examples.schema()["task"], tasks.tolist(), **columns), "task")
-    joined = replace(of_classes, each=[table[name] for name in scores], lists=None)
+    table = examples.join(
+        engines.upload(examples.schema()["task"], tasks.tolist(), **columns), "task"
+    )
+    joined = replace(of_classes, each=[table[name] for name in each], lists=None)
     return table, joined, [[table[name] for name in row] for row in names]
 
 
@@ -381,18 +371,13 @@ def count_sets(source: Source, kept: KeptLabels) -> SetSummary:
         _check_usable(source, of_classes, found["bad"], found["rows"])
         counts = [found[name] or 0 for name in each] if is_wide else _count_positions(source, kept)
     rows = found["rows"]
-    lows, highs = (
-        [float(found[name]) for name in ends if name.startswith(end) and found[name] is not None]
-        for end in ("low", "high")
-    )
-    return SetSummary(
-        rows=rows,
-        **{name: found[name] or 0 for name in _KINDS},
-        mean_size=(found["size"] or 0) / rows if rows else float("nan"),
-        by_class=dict(zip(of_classes.names, counts, strict=True)),
-        low=min(lows, default=None),
-        high=max(highs, default=None),
-    )
+    known = {name: float(found[name]) for name in ends if found[name] is not None}
+    lows, highs = ([x for k, x in known.items() if k.startswith(end)] for end in ("low", "high"))
+    empty, single, full = (found[name] or 0 for name in _KINDS)
+    mean_size = (found["size"] or 0) / rows if rows else float("nan")
+    by_class = dict(zip(of_classes.names, counts, strict=True))
+    low, high = min(lows, default=None), max(highs, default=None)
+    return SetSummary(rows, empty, single, full, mean_size, by_class, low, high)
 
 
 def _ends(of_classes: ClassScores) -> dict[str, Any]:
@@ -404,8 +389,8 @@ def _ends(of_classes: ClassScores) -> dict[str, Any]:
     if of_classes.lists is not None:
         numbers = of_classes.lists.filter(finite)
         return {"low": numbers.mins(), "high": numbers.maxs()}
-    scores = [finite(score).ifelse(score, ibis.null()) for score in of_classes.scores]
-    return {f"{end}{i}": score for end in ("low", "high") for i, score in enumerate(scores)}
+    ends = [finite(score).ifelse(score, ibis.null()) for score in of_classes.scores]
+    return {f"{end}{i}": score for end in ("low", "high") for i, score in enumerate(ends)}
 
 
 def _count_positions(source: Source, kept: KeptLabels) -> list[int]:
@@ -428,11 +413,9 @@ def _check_usable(source: Source, of_classes: ClassScores, bad: int, rows: int) 
         each = {f"bad{i}": ~source.is_usable(score) for i, score in enumerate(of_classes.scores)}
         counts = zip(of_classes.names, source.count(**each)[1:], strict=True)
         by = f" (by class, {listed([f'{name!r}: {count}' for name, count in counts if count])})"
-    raise InvalidInput(
-        f"{source.name}: the scores of the classes hold nulls or NaN in {bad} of {rows} rows{by}; "
-        "a score that cannot be compared decides no set. Give a label without a score inf, so "
-        "that it is kept."
-    )
+    text = f"{source.name}: the scores of the classes hold nulls or NaN in {bad} of {rows}"
+    text += f" rows{by}; a score that cannot be compared decides no set. Give a label without a"
+    raise InvalidInput(f"{text} score inf, so that it is kept.")
 
 
 class Sets(NamedTuple):
@@ -489,7 +472,8 @@ def add_sets(
     epsilon, table = _largest_epsilon(promise), source.table.mutate(**added)
     is_suspect = finding is not None and finding.check not in skipped
     if "sets" not in skipped:
-        is_suspect |= 0 < summary.rows == summary.empty or bool(summary._too_empty(epsilon))
+        is_suspect |= 0 < summary.rows == summary.empty
+        is_suspect |= bool(judge_empty(summary.empty, summary.rows, epsilon))
     warnings = summary.warnings(calibrated, None if "sets" in skipped else epsilon)
     return Sets(table, names, summary, warnings, epsilon, then is not None, is_suspect)
 
@@ -503,27 +487,24 @@ def _make_columns(
         return {"set": kept.as_text() if is_text else kept.as_list(), "set_size": kept.size}
     if kept.of_classes.row_names is not None:
         origin = columns.classes_column or columns.pattern
-        raise InvalidInput(
-            f"booleans=True needs one fixed list of classes, and column {origin!r} gives each row "
-            "its own."
-        )
-    return {
-        f"in_{name}": is_in for name, is_in in zip(kept.of_classes.names, kept.each, strict=True)
-    }
+        text = f"booleans=True needs one fixed list of classes, and column {origin!r} gives each"
+        raise InvalidInput(f"{text} row its own.")
+    pairs = zip(kept.of_classes.names, kept.each, strict=True)
+    return {f"in_{name}": is_in for name, is_in in pairs}
 
 
 def add_intervals(promise: ThresholdSets, source: Source, columns: Columns) -> Sets:
     """Return the rows with the ends of their intervals, not computed yet."""
     if promise.classes_ is not None:
         raise InvalidInput("intervals need one threshold, and a guarantee per class has several.")
-    numbers = find_numbers(source, columns, needs_y=False)
+    numbers = scores.find_numbers(source, columns, needs_y=False)
     lower, upper = find_ends(promise.threshold_, promise.precision_, numbers)
     _check_new_columns(source, ["lower", "upper"])
     summary = summarise_intervals(source, lower, upper)
     table = source.table.mutate(lower=lower, upper=upper)
     epsilon = _largest_epsilon(promise)
-    is_suspect = bool(summary.empty and summary.warnings(epsilon))
-    return Sets(table, [], summary, summary.warnings(epsilon), epsilon, is_suspect=is_suspect)
+    warnings = summary.warnings(epsilon)
+    return Sets(table, [], summary, warnings, epsilon, is_suspect=bool(summary.empty and warnings))
 
 
 def _largest_epsilon(promise: ThresholdSets) -> float:
@@ -536,4 +517,4 @@ def _check_new_columns(source: Source, names: list[str]) -> None:
     taken = [name for name in names if name.lower() in present]
     if taken:
         raise InvalidInput(f"{source.name} already has a column {taken[0]!r}. Rename or drop it.")
-    check_case_collisions("the result", names)
+    engines.check_case_collisions("the result", names)

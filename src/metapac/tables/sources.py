@@ -20,17 +20,8 @@ from metapac._text import mask, scrub_line
 from metapac.columns import Reading
 from metapac.errors import EngineError, InvalidInput, keyword
 from metapac.provenance import Provenance, read_common_provenance
-from metapac.tables import files
-from metapac.tables.engines import (
-    DUCKDB,
-    Traits,
-    check_case_collisions,
-    connect,
-    pick_table,
-    pluralize,
-    reporting,
-    traits_of,
-)
+from metapac.tables import engines, files
+from metapac.tables.engines import DUCKDB, Traits
 from metapac.tables.files import PLAIN, check_rows
 
 _FRAME = (
@@ -62,7 +53,7 @@ class Source:
     @property
     def traits(self) -> Traits:
         """What the engine can and cannot do."""
-        return traits_of(self.connection)
+        return engines.traits_of(self.connection)
 
     def run(self, table: Table) -> Any:
         """Return the result of a query, which must be small."""
@@ -104,14 +95,14 @@ class Source:
         """Raise InvalidInput if rows lack the name of a task, label or cluster."""
         if rows:
             text = f"column {column!r}, which names {meaning}, is missing in"
-            raise InvalidInput(f"{self.name}: {text} {pluralize(rows, 'row')}.")
+            raise InvalidInput(f"{self.name}: {text} {engines.pluralize(rows, 'row')}.")
 
     @contextmanager
     def reading(self, numbers: Sequence[str] = (), task: str | None = None) -> Iterator[None]:
         """Turn an engine's error into one that names the source and, in CSV, the line."""
         address = "" if self.files else "".join(self.origins)
         try:
-            with reporting(self.name, is_file=bool(self.files), address=address):
+            with engines.reporting(self.name, is_file=bool(self.files), address=address):
                 yield
         except EngineError:
             self.check_text(numbers, task)
@@ -166,8 +157,8 @@ def _open(
     The source closes an engine that it owns; so does this function if reading fails.
     """
     is_owned = start is not None or how.connection is None
-    with reporting(name, is_file=is_file, address=address):
-        engine = start() if start is not None else how.connection or connect()
+    with engines.reporting(name, is_file=is_file, address=address):
+        engine = start() if start is not None else how.connection or engines.connect()
         try:
             source = replace(read(engine), owns_connection=is_owned, options=how)
             _check_open(source, has_tables)
@@ -181,7 +172,7 @@ def _open(
 def _check_open(source: Source, has_tables: bool) -> None:
     """Raise InvalidInput for names that engines confuse, and for options that do not apply."""
     if source.traits.ignores_case:
-        check_case_collisions(source.name, source.table.columns)
+        engines.check_case_collisions(source.name, source.table.columns)
     unused = [] if source.is_text else ["separator", "decimal", "encoding"]
     for option in unused if has_tables else ["table", *unused]:
         value = getattr(source.options, option)
@@ -225,7 +216,7 @@ def _pick(
 ) -> Source:
     """Return a table of a database; views of a file must be asked for."""
     try:
-        rows = pick_table(engine, name, how.table, catalog, views=how.views or path is None)
+        rows = engines.pick_table(engine, name, how.table, catalog, views=how.views or path is None)
     except BaseException:
         if catalog is not None:
             engine.raw_sql(f"DETACH {catalog}")

@@ -13,6 +13,7 @@ import ibis
 import numpy as np
 from ibis import _
 
+from metapac import columns, grouping
 from metapac._common import (
     Array,
     Counts,
@@ -22,23 +23,12 @@ from metapac._common import (
     as_whole_number,
     ignore_progress,
 )
-from metapac.columns import Columns, Reading, hold_losses
+from metapac.columns import Columns, Reading, encode_columns, hold_losses, resolve_columns
 from metapac.context import Context
 from metapac.data_checks import Facts, Repeats, find_ranges, judge_rare_classes, report
 from metapac.drift import Drift, Pool, compare_pools
 from metapac.errors import InvalidInput, keyword
-from metapac.grouping import (
-    Data,
-    DrawnRows,
-    RankRule,
-    Row,
-    Scored,
-    SetCounts,
-    Statistics,
-    Tally,
-    as_cluster,
-    check_one_cluster,
-)
+from metapac.grouping import Data, Scored, SetCounts
 from metapac.guarantee import Guarantee
 from metapac.inputs import as_task_names
 from metapac.planning import supports_classes
@@ -84,7 +74,7 @@ class Table(Data):
     def open(cls, source: Any, columns: Columns, reading: Reading) -> Self:
         """Return an open table; see ``open_table``."""
         if isinstance(source, Table) and reading != Reading():
-            raise InvalidInput("reading must be left out: the table is open.", parameter="reading")
+            raise InvalidInput("reading must be left out: the table is open.")
         inner = source.source if isinstance(source, Table) else source
         return cls(sources.open_source(inner, reading), columns)
 
@@ -133,14 +123,13 @@ class Table(Data):
         return new
 
     def _resolve(self, predictor: Any) -> Self:
-        columns = self.columns.resolve(predictor.columns_ or {}, predictor.classes_)
-        return replace(self, columns=columns)
+        known = predictor.columns_ or {}
+        return replace(self, columns=resolve_columns(self.columns, known, predictor.classes_))
 
     def check_tasks(self) -> None:
         """Raise InvalidInput unless columns name tasks and, if there are any, clusters."""
         if self.columns.task is None:
-            rule = "task must name the column with the task of each row."
-            raise InvalidInput(rule, parameter="task")
+            raise InvalidInput("task must name the column with the task of each row.")
         for name, meaning in ((self.columns.cluster, "clusters"), (self.columns.within, "units")):
             if name is not None:
                 scores.get_id_column(self.source, name, meaning)
@@ -156,7 +145,7 @@ class Table(Data):
     def describe(self) -> tuple[np.dtype[Any], dict[str, Any] | None]:
         rows = self.labelled
         names = None if rows.class_scores is None else rows.class_scores.names
-        return rows.precision, self.columns.to_json(names)
+        return rows.precision, encode_columns(self.columns, names)
 
     def sizes(self, *, by_class: bool = False) -> dict[Any, Counts]:
         """Return the number of rows of each task; scores are not read.
@@ -165,17 +154,15 @@ class Table(Data):
         """
         task, label = self.columns.task, self.columns.label
         if task is None or (by_class and label is None):
-            raise InvalidInput("task must name a column, and by class label too.", parameter="task")
+            raise InvalidInput("task must name a column, and by class label too.")
         source = self._count_once(task, label if by_class else None)
         if not by_class:
             counts = scores.count_values(source, tasks=task)
             return {None: np.sort(np.array([*counts.values()], dtype=np.int64))}
         counts = scores.count_values(source, tasks=task, labels=str(label))
         tasks, labels = (sorted({*names}) for names in zip(*counts, strict=True))
-        return {
-            name: np.array([counts.get((one, name), 0) for one in tasks], dtype=np.int64)
-            for name in labels
-        }
+        pairs = {name: [counts.get((one, name), 0) for one in tasks] for name in labels}
+        return {name: np.array(column, dtype=np.int64) for name, column in pairs.items()}
 
     def _count_once(self, task: str, label: str | None) -> Source:
         """Return one row of each unit, whose score is not read: as good as any for counting."""
@@ -190,7 +177,9 @@ class Table(Data):
         order = [scores.get_id_column(source, label, "labels")]
         return scores.draw_rows(source, name, within, order, 0)
 
-    def order_statistics(self, rank: RankRule, *, by_class: bool, progress: Progress) -> Statistics:
+    def order_statistics(
+        self, rank: grouping.RankRule, *, by_class: bool, progress: Progress
+    ) -> grouping.Statistics:
         rows = self.by_class if by_class else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
             if self.columns.task is not None:  # a site, which is a single task, may lack a class
@@ -201,11 +190,11 @@ class Table(Data):
             ranks = rank(census.sizes, label)
             thresholds, repeats = search.order_statistics(rows, census, found, ranks, progress)
         low, high = census.low.astype(np.float64), census.high.astype(np.float64)
-        return Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
+        return grouping.Statistics(names, task, label, census.sizes, thresholds, low, high, repeats)
 
     def counts(
         self, thresholds: Floats, precision: np.dtype[Any], tasks: Array | None = None
-    ) -> list[Tally]:
+    ) -> list[grouping.Tally]:
         rows = self.labelled if tasks is None else self.by_task
         with self.source.reading(rows.score_columns, self.columns.task):
             trials = [*sets.count_trials(rows, thresholds, precision, tasks)]
@@ -225,7 +214,7 @@ class Table(Data):
             kinds = ("examples", "missed", *(SetCounts._fields if "labels" in trial else ()))
             examples, missed, *sizes = (np.array(trial[kind], np.int64) for kind in kinds)
             groups = names, task, examples, missed, ranges, classes, label
-            tallies.append(Tally(*groups, SetCounts(*sizes) if sizes else None, widths))
+            tallies.append(grouping.Tally(*groups, SetCounts(*sizes) if sizes else None, widths))
         return tallies
 
     def facts(
@@ -247,10 +236,8 @@ class Table(Data):
         def works() -> bool:
             return supports_classes(guarantee, self.sizes(by_class=True))
 
-        report(
-            [judge_rare_classes(known, guarantee.miss_rate, supports_classes=works)],
-            where=self.name,
-        )
+        finding = judge_rare_classes(known, guarantee.miss_rate, supports_classes=works)
+        report([finding], where=self.name)
 
     def find_spread(self) -> float:
         numbers = self.by_task.numbers
@@ -277,12 +264,13 @@ class Table(Data):
             return None
         found: dict[Any, str | int] = {}
         for name, value in scores.count_values(self.source, tasks=task, clusters=cluster):
-            check_one_cluster(name, found.setdefault(name, as_cluster(value)), as_cluster(value))
+            own = grouping.as_cluster(value)
+            grouping.check_one_cluster(name, found.setdefault(name, own), own)
         return [found[name] for name in names]
 
     def read_losses(self, known: Mapping[str, Any] | None) -> Scored:
         """Return the losses of all rows, in arrays; columns that are not named are as known."""
-        used, source = self.columns.resolve(known or {}, None), self.source
+        used, source = resolve_columns(self.columns, known or {}, None), self.source
         if used.losses is None or used.id is None:
             text = "losses needs id, the column with the key of each row: tables have no order."
             raise InvalidInput(text, parameter=("losses", "id"))
@@ -291,9 +279,9 @@ class Table(Data):
             matched = scores.match_columns(source, names).values() if "*" in names else ()
             names = [*matched] or [names]
         floats = {f"_{i}": value for i, value in enumerate(scores.as_floats(source, names)[0])}
-        named = {"tasks": used.task, "keys": used.id}
-        named |= {"clusters": used.cluster, "within": used.within}
-        ids = {kind: name for kind, name in named.items() if name is not None}
+        kinds = ("tasks", "keys", "clusters", "within")
+        pairs = zip(kinds, (used.task, used.id, used.cluster, used.within), strict=True)
+        ids = {kind: name for kind, name in pairs if name is not None}
         columns = {kind: scores.get_id_column(source, name, kind) for kind, name in ids.items()}
         with source.reading(names, used.task):
             found = source.run(source.table.select(**columns, **floats)).sort_by(next(iter(ids)))
@@ -303,10 +291,12 @@ class Table(Data):
             source.check_text(names, used.task)
         values = {kind: found[kind].to_pylist() for kind in ids}
         check_order(names)
-        task, more = values.pop("tasks", None), {"columns": used.to_json(None), **values}
+        task, more = values.pop("tasks", None), {"columns": encode_columns(used, None), **values}
         return Scored(lost, task, thresholds=used.thresholds, **more)
 
-    def draw_rows(self, rng: int, task: str | None = None) -> tuple[Self, DrawnRows | None]:
+    def draw_rows(
+        self, rng: int, task: str | None = None
+    ) -> tuple[Self, grouping.DrawnRows | None]:
         used, source, seed = self.columns, self.source, as_whole_number("rng", rng, minimum=0)
         if used.within is None:
             return self, None
@@ -320,12 +310,12 @@ class Table(Data):
                 search.take_census(rows)  # which raises
             source.check_no_missing(used.within, "units", missing[1])
             source.check_not_empty(every)
-            drawn = DrawnRows(every, units, seed)
+            drawn = grouping.DrawnRows(every, units, seed)
             drawn.check_several(tasks)
             some = scores.draw_rows(source, named, used.within, rows.order(), seed)
         return replace(self, source=some), drawn
 
-    def rows(self, predictor: Any, tasks: Collection[Any]) -> list[Row]:
+    def rows(self, predictor: Any, tasks: Collection[Any]) -> list[grouping.Row]:
         used, table = self.columns, self.source.table
         if used.task is None:
             return []
@@ -388,17 +378,7 @@ class Table(Data):
         return result
 
     def summarise_sets(self, predictor: Any) -> SetSummary:
-        """Return what the prediction sets of the rows look like, without writing them.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from metapac import PS, open_table
-        >>> promise = PS(epsilon=0.1, delta=0.1).calibrate([i / 100 for i in range(100)])
-        >>> scores = pd.DataFrame({"p_cat": [0.9, 0.6], "p_dog": [0.02, 0.4]})
-        >>> open_table(scores).summarise_sets(promise).by_class
-        {'cat': 2, 'dog': 1}
-        """
+        """Return what the prediction sets of the rows look like, without writing them."""
         new = self._resolve(predictor)
         if new.columns.is_regression:
             raise InvalidInput("a predictor for numbers gives intervals, not sets. Use predict.")
@@ -415,14 +395,10 @@ class Table(Data):
         if context.score is not None:
             context.check_score(origin.score)
         trained_on = [*(context.trained_on or ()), *(origin.details.get("trained_on") or ())]
-        return replace(
-            context,
-            model=origin.model,
-            score=origin.score,
-            trained_on=trained_on or context.trained_on,
-            training=context.training or origin.details.get("training"),
-            drawn_from=context.drawn_from or origin.details.get("drawn_from"),
-        )
+        kinds = ("training", "drawn_from")
+        known: Any = {kind: getattr(context, kind) or origin.details.get(kind) for kind in kinds}
+        known |= {"trained_on": trained_on or context.trained_on}
+        return replace(context, model=origin.model, score=origin.score, **known)
 
     def check_origin(self, context: Context, model: str | None) -> None:
         origin = self._read_origin(model)
@@ -438,7 +414,7 @@ class Table(Data):
         origin = sources.read_origin(self.source)
         if origin is not None and model not in (None, origin.model):
             rule = f"model must be {origin.model!r}, which {self.name} says has scored it"
-            raise InvalidInput(f"{rule}, got {model!r}. Leave it out.", parameter="model")
+            raise InvalidInput(f"{rule}, got {model!r}. Leave it out.")
         return origin
 
 
@@ -454,7 +430,7 @@ def _check_cluster(columns: Columns, predictor: Any) -> None:
     """Raise InvalidInput if the guarantee is for new clusters and no column names them."""
     if columns.cluster is None and getattr(predictor, "clusters_", None) is not None:
         rule = "cluster must name the column with the cluster of each task"
-        raise InvalidInput(f"{rule}: the guarantee is for new clusters.", parameter="cluster")
+        raise InvalidInput(f"{rule}: the guarantee is for new clusters.")
 
 
 def _find_groups(rows: scores.Rows, keys: Array) -> tuple[Array, Counts, Counts | None]:
@@ -467,11 +443,11 @@ def _find_groups(rows: scores.Rows, keys: Array) -> tuple[Array, Counts, Counts 
     return names, np.array([place[key] for key in keys.tolist()], dtype=np.int64), None
 
 
-def _read_row(row: dict[str, Any]) -> Row:
+def _read_row(row: dict[str, Any]) -> grouping.Row:
     if "lower" in row:
-        return Row(row["task"], row["truth"], None, (row["lower"], row["upper"]))
+        return grouping.Row(row["task"], row["truth"], None, (row["lower"], row["upper"]))
     labels = tuple(str(name) for name in json.loads(row["kept"]))
-    return Row(row["task"], row["truth"], labels, full=bool(row["full"]))
+    return grouping.Row(row["task"], row["truth"], labels, full=bool(row["full"]))
 
 
 def compare_tables(
@@ -517,18 +493,17 @@ def compare_tables(
     for name, one in (("table", table), ("reference", reference)):
         if not isinstance(one, Table):
             got = type(one).__name__
-            raise InvalidInput(f"{name} must be open_table(...), got {got}.", parameter=name)
-    names = ("task", "columns", "classes", "classes_column", "prediction", "lower", "upper")
-    given = Columns(**{name: getattr(table.columns, name) for name in names})
-    used = given.resolve(promise.columns_ or {}, promise.classes_)
+            raise InvalidInput(f"{name} must be open_table(...), got {got}.")
+    given = columns.without_labels(table.columns)
+    used = resolve_columns(given, promise.columns_ or {}, promise.classes_)
     if used.task is None:
-        raise InvalidInput("task must name the column with the task of each row.", parameter="task")
+        raise InvalidInput("task must name the column with the task of each row.")
     reference.check_origin(promise.context_, None)
     table.check_origin(promise.context_, model)
     new = _value(table.source, used)
-    known = _value(reference.source, used)
-    ends = _find_range(reference.source, known)
-    pools = [_count(table.source, used, new, *ends), _count(reference.source, used, known, *ends)]
+    old = _value(reference.source, used)
+    ends = _find_range(reference.source, old)
+    pools = [_count(table.source, used, new, *ends), _count(reference.source, used, old, *ends)]
     return compare_pools(*pools)
 
 
@@ -538,10 +513,9 @@ def _value(source: Source, columns: Columns) -> Any:
         return scores.find_numbers(source, columns, needs_y=False).centre
     of_classes = scores.find_class_scores(source, columns)
     sets.check_class_scores(source, of_classes)
-    is_wide = of_classes.lists is None
-    return (ibis.greatest(*of_classes.scores) if is_wide else of_classes.lists.maxs()).cast(
-        "float64"
-    )
+    if of_classes.lists is not None:
+        return of_classes.lists.maxs().cast("float64")
+    return ibis.greatest(*of_classes.scores).cast("float64")
 
 
 def _find_range(source: Source, value: Any) -> tuple[float, float]:
@@ -579,11 +553,9 @@ def read_task_column(
         columns = source.table.columns
         if task not in columns and len(columns) > 1:
             named = "" if task is None else f" {task!r}"
-            raise InvalidInput(
-                f"{parameter}: {source.name} must have the task column{named}, or a single column "
-                f"of names, got {', '.join(columns[:10])}.",
-                parameter=parameter,
-            )
+            text = f"{parameter}: {source.name} must have the task column{named}, or a single"
+            text += " column of names, got"
+            raise InvalidInput(f"{text} {', '.join(columns[:10])}.", parameter=parameter)
         name = task if task is not None and task in columns else columns[0]
         column = scores.get_id_column(source, name, "tasks")
         with source.reading():
