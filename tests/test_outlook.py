@@ -254,7 +254,7 @@ def test_small_tasks_show_what_iid_examples_would_give(tmp_path: Path) -> None:
     small.to_csv(tmp_path / "small.csv", index=False)
     for table, differs in (("small.csv", True), ("large.csv", False)):
         large.to_csv(tmp_path / "large.csv", index=False)
-        words = [tmp_path / table, *BY_LABEL, "--epsilon", "0.2", "--alpha", "0.3"]
+        words: Any = [tmp_path / table, *BY_LABEL, "--epsilon", "0.2", "--alpha", "0.3"]
         shown = [row for row in plan(*words)["levels"] if not row["per_class"]]
         assert all(("if i.i.d." in row["sizes"]) == differs for row in shown)
         if differs:

@@ -92,7 +92,7 @@ def test_failures_by_enumeration_and_separate_thresholds_need_a_share_of_alpha_e
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @given(st.data())
 def test_sets_are_those_of_the_subtraction(data: st.DataObject) -> None:
-    dtype = data.draw(st.sampled_from([np.float32, np.float64, np.float16]))
+    dtype: Any = data.draw(st.sampled_from([np.float32, np.float64, np.float16]))
     width = np.dtype(dtype).itemsize * 8
     number = st.floats(-100, 100, width=width)
     pool = np.array(data.draw(st.lists(number, min_size=1, max_size=20)), dtype)
@@ -165,7 +165,7 @@ def test_offsets_come_from_pilot_tasks_and_not_from_calibration_tasks(tmp_path: 
     method = MetaPS(**LEVELS, per_class="together", offsets=found)
     calibrated = method.calibrate(scores[rest], names[rest], labels[rest], classes=["no", "yes"])
     assert calibrated.offsets == found.offsets(0.2)
-    assert len(calibrated.context_.pilot or ()) == 10
+    assert len([*(calibrated.context_.pilot or ())]) == 10
     with pytest.raises(InvalidInput, match="pilot"):
         calibrate(MetaPS(**LEVELS, per_class="together", offsets=found), scores, labels)
 
