@@ -53,6 +53,7 @@ def plan(
     alpha: Annotated[str | None, Field("NUMBERS")] = None,
     delta: Annotated[str | None, Field("NUMBER|none")] = None,
     per_class: bool = False,
+    together: bool = False,
     number_of_classes: int = 1,
     min_examples: int = 0,
     new_tasks: int | None = None,
@@ -106,6 +107,9 @@ def plan(
     per_class
         Plan for a guarantee per class. With a table, its classes are counted, and --label is
         needed; without one, pass --number-of-classes. No score is looked at.
+    together
+        Plan for one guarantee for all classes of a table, with --label: the examples counted are
+        those of the class that a task has fewest of. No score is looked at.
     number_of_classes : NUMBER
         Number of classes, for a guarantee per class; numbers of examples are then those of one.
     min_examples
@@ -138,7 +142,8 @@ def plan(
     classes = as_whole_number("number_of_classes", number_of_classes)
     has_table, has_truth = scores is not None, columns.is_regression or columns.label is not None
     is_equal = tasks is not None or examples is not None
-    looks = has_truth and not per_class and pilot != "0"
+    by_class = per_class or together
+    looks = has_truth and not by_class and pilot != "0"
     n_tasks = tasks if pilot == "all" else None
     is_listed, is_told = list_ is not None, has_table or sizes
     lacks_classes, lacks_count = per_class and columns.label is None, per_class and classes == 1
@@ -151,8 +156,10 @@ def plan(
         "--new-tasks needs --pilot 0: pilot tasks are not on the list.": new_tasks and looks,
         "--number-of-classes is for planning without a table.": has_table and classes > 1,
         "--per-class needs --label.": has_table and lacks_classes,
+        "--together needs a table and --label.": together and columns.label is None,
+        "--together and --per-class are two guarantees: pass one.": together and per_class,
         "--per-class needs --number-of-classes, or a table.": lacks_count and not has_table,
-        "--sizes have no classes and no scores.": (per_class or looks) and has_table and sizes,
+        "--sizes have no classes and no scores.": (by_class or looks) and has_table and sizes,
         "--tasks and --examples replace a table.": is_equal and n_tasks is None and is_told,
         "--pilot and -o need --label, or --prediction and --y.": explores and not looks,
     }.items():
@@ -169,14 +176,16 @@ def plan(
         if outlook is not None:
             _show_outlook(outlook, pilot, output, plot, as_json=json)
             return
-    known = _count_examples(scores, columns, reading, sizes, by_class=per_class)
+    known = _count_examples(scores, columns, reading, sizes, by_class=by_class)
+    if together:
+        known = {None: np.min([*known.values()], axis=0)}
     if tasks is not None and examples is not None:
         size = as_whole_number("examples", examples)
         known = {None: np.full(as_whole_number("tasks", tasks), size)}
     more["classes"] = classes
     if (known or is_equal) and not given and plot is None and new_tasks is None:
         rows, text = find_supported(known, **more) if known else plan_half(tasks, examples, **more)
-        hint = _hint_at_scores(looks) if has_table and not per_class else ""
+        hint = _hint_at_scores(looks) if has_table and not by_class else ""
         console.show(rows, as_json=json, text=text + hint)
         return
     _check_levels(given, may_look=scores is not None and looks)
