@@ -32,7 +32,7 @@ from metapac.verdict import count_trials
 from tests.helpers.enumeration import outcomes
 
 LEVELS: dict[str, Any] = {"epsilon": 0.2, "alpha": 0.3, "delta": 0.1}
-OFFSETS = {"no": 0.5, "yes": 0.125}
+OFFSETS = {"no": 0.25, "yes": 0.375}
 together = MetaPS(**LEVELS, per_class="together", offsets=OFFSETS)
 TASKS, SIZE = 40, 60
 names = np.repeat([f"site {i:02}" for i in range(TASKS)], SIZE)
@@ -52,7 +52,7 @@ def calibrate(method: MetaPS, scores: Any, labels: Any, **options: Any) -> MetaP
     return method.calibrate(scores, names, labels, classes=["no", "yes"], **options)
 
 
-@pytest.mark.filterwarnings("ignore:The threshold", "ignore:Class", "ignore:Every")
+@pytest.mark.filterwarnings("ignore:No calibration", "ignore:The threshold", "ignore:Every")
 def test_failures_by_enumeration_and_separate_thresholds_need_a_share_of_alpha_each() -> None:
     # Every task has three examples of each class. Those of one class score 0 with probability
     # epsilon in a quarter of the tasks, those of the other class in another quarter: above 0, half
@@ -164,7 +164,9 @@ def test_offsets_come_from_pilot_tasks_and_not_from_calibration_tasks(tmp_path: 
     found.save(tmp_path / "pilot.json")
     method = MetaPS(**LEVELS, per_class="together", offsets=found)
     calibrated = method.calibrate(scores[rest], names[rest], labels[rest], classes=["no", "yes"])
-    assert calibrated.offsets == found.offsets(0.2)
+    assert calibrated.guarantee_.offsets == found.offsets(0.2)
+    calibrated.save(tmp_path / "promise.json")
+    assert load(tmp_path / "promise.json").offsets == found.offsets(0.2)
     assert len([*(calibrated.context_.pilot or ())]) == 10
     with pytest.raises(InvalidInput, match="pilot"):
         calibrate(MetaPS(**LEVELS, per_class="together", offsets=found), scores, labels)
@@ -199,12 +201,13 @@ def test_a_verdict_is_on_all_classes_at_once() -> None:
     scores, labels = draw()
     promise = calibrate(MetaPS(**LEVELS, per_class="together", offsets=OFFSETS), scores, labels)
     new, y = draw(1)
+    new = 0.4 * new + 0.6 * (y[:, None] == ["no", "yes"])  # a better model
     fresh = np.char.add("new ", names)
-    good = evaluate(promise, new, fresh, y)
+    good = evaluate(promise, new, fresh, y, allow=["labels"])
     assert good.verdict is not None
     assert good.verdict.status == "holds"
     assert "on every class" in good.verdict.sentence()
-    bad = evaluate(promise, new[:, ::-1], fresh, y, allow=["direction"])
+    bad = evaluate(promise, new[:, ::-1], fresh, y, allow=["direction", "labels"])
     assert bad.verdict is not None
     assert bad.verdict.status == "violated"
     assert "on some class" in bad.verdict.sentence()
@@ -261,8 +264,83 @@ def test_other_bad_input() -> None:
     scores, labels = draw()
     with pytest.raises(InvalidInput, match="lacking"):
         calibrate(MetaPS(**LEVELS, per_class=True), scores, labels, lacking={"yes": ["site 00"]})
-    with pytest.raises(InvalidInput, match="epsilon"):
+    with pytest.raises(InvalidInput, match="offsets"):
         Exploration(("ohio",), 80, 0.05, {"no": 1.0}, (), {}).offsets(0.1)
     about = Context(pilot=["site 00"])
     with pytest.raises(InvalidInput, match="pilot"):
         calibrate(together, scores, labels, context=about)
+
+
+def test_tasks_declared_to_lack_a_class_are_left_out_by_min_examples(tmp_path: Path) -> None:
+    # They cannot break the guarantee, so they must not dilute the tasks that it is for.
+    scores, labels = draw()
+    lacking = [f"site {i:02}" for i in range(20)]
+    labels[np.isin(names, lacking)] = "no"
+    method = MetaPS(**LEVELS, per_class="together", offsets=OFFSETS, min_examples=2)
+    calibrate(method, scores, labels, lacking={"yes": lacking})
+    assert method.left_out_ == 20
+    kept = np.isin(names, lacking, invert=True)
+    other = MetaPS(**method.get_params())
+    other.calibrate(scores[kept], names[kept], labels[kept], classes=["no", "yes"])
+    assert method.threshold_ == other.threshold_
+
+
+def test_what_is_declared_is_said() -> None:
+    scores, labels = draw()
+    labels[names == "site 00"] = "no"
+    method = calibrate(together, scores, labels, lacking={"yes": ["site 00"]})
+    for text in (method.promise_, method.explain()):
+        assert "1 task lacks class 'yes'" in text
+    assert [row["tasks"] for row in method.to_dict()["thresholds"]] == [40, 39]
+
+
+def test_tasks_that_are_too_small_in_a_class_are_not_evaluated() -> None:
+    scores, labels = draw()
+    promise = calibrate(MetaPS(**LEVELS, per_class="together", offsets=OFFSETS), scores, labels)
+    new, y = draw(1)
+    fresh = np.char.add("new ", names)
+    y[names < "site 30"] = "no"  # only ten tasks have both classes
+    wrong = np.where((names < "site 30")[:, None], new[:, ::-1], new)
+    found = evaluate(promise, wrong, fresh, y, min_examples=2, allow=["direction"])
+    assert (len(found.tasks), found.left_out) == (10, 30)
+    assert 0 <= found.within <= 1
+    assert {len(part.tasks) for part in (found.by_class or {}).values()} == {10}
+
+
+def test_pilot_tasks_stay_apart_in_another_calibration() -> None:
+    scores, labels = draw()
+    pilot, rest = names < "site 10", names >= "site 10"
+    found = explore(
+        scores[pilot], names[pilot], labels[pilot], classes=["no", "yes"], epsilon=[0.2]
+    )
+    method = MetaPS(**LEVELS, per_class="together", offsets=found)
+    method.calibrate(scores[rest], names[rest], labels[rest], classes=["no", "yes"])
+    with pytest.raises(InvalidInput, match="pilot"):
+        calibrate(method, scores, labels)
+
+
+def test_a_class_that_is_always_kept_is_remarked_on_and_rounded_scores_are_not() -> None:
+    scores, labels = draw()
+    low = MetaPS(**LEVELS, per_class="together", offsets={"no": -1.0, "yes": 0.375})
+    with pytest.warns(UserWarning, match="class 'no' is below its threshold"):
+        calibrate(low, scores, labels)
+    coarse = scores.round(1)
+    sites = [
+        make_site(together, coarse[names == n], labels[names == n], name=n, classes=[*OFFSETS])
+        for n in np.unique(names)
+    ]
+    assert not any("0.0" in remark for remark in combine_sites(sites).remarks_)
+
+
+def test_too_few_examples_are_those_of_a_class() -> None:
+    scores, labels = draw()
+    labels[np.isin(names, [f"site {i:02}" for i in range(12)])] = "no"
+    with pytest.raises(InfeasibleGuarantee, match="of each class.*'site 00'.*'yes'.*lacking"):
+        calibrate(together, scores, labels)
+
+
+@pytest.mark.parametrize("lacking", ["yes", ["yes"], {"yes": "site 00"}, {"yes": None}])
+def test_lacking_maps_classes_to_lists(lacking: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        calibrate(together, *draw(), lacking=lacking)
+    assert caught.value.parameters == ("lacking",)

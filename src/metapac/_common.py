@@ -101,7 +101,11 @@ def reject_foreign_keywords(function: Callable[P, R]) -> Callable[P, R]:
         for name in kwargs:
             if name in _FOREIGN:
                 raise TypeError(f"unknown parameter {name!r}; use {_FOREIGN[name]} instead.")
-        if "alpha" in kwargs and ("alpha" not in parameters or "epsilon" not in kwargs):
+        takes_others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        is_known = takes_others or not {*kwargs} - {*parameters}
+        if "alpha" in kwargs and (
+            "alpha" not in parameters or ("epsilon" not in kwargs and is_known)
+        ):
             raise TypeError(
                 "alpha is not the miss rate here: epsilon is. alpha is the fraction of new tasks "
                 "that may violate the guarantee; MetaPS takes it together with epsilon and delta."

@@ -616,6 +616,10 @@ def _assess_classes(
     promise: ThresholdSets, tally: Tally, minimum: int, levels: Mapping[str, Any]
 ) -> Evaluation:
     """Assess each class, and together all tasks that are covered for any class."""
+    is_together = cast("MetaPS", promise).guarantee_.is_together
+    left_out = 0
+    if is_together:
+        tally, left_out = _keep_complete(promise, tally, minimum)
     by_text = {str(name): name for name in promise.classes_ or ()}
     by_class, counts, covered = {}, {}, np.zeros(len(tally.names), dtype=bool)
     for index, name in enumerate(tally.classes or ()):
@@ -626,41 +630,32 @@ def _assess_classes(
         counts[label] = examples[examples >= minimum], missed[examples >= minimum]
         covered |= examples >= max(1, minimum)
     totals = np.array([(p.examples.sum(), p.missed.sum()) for p in by_class.values()])
-    if cast("MetaPS", promise).guarantee_.is_together:
-        return _assess_together(promise, tally, minimum, levels, by_class, totals)
+    verdict = None
+    if is_together:
+        pair = _tabulate(promise, tally)
+        (verdict,) = judge_each([pair], [float(promise.epsilon)], **levels)
     return replace(
         _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1),
-        left_out=int(np.count_nonzero(~covered)),
-        verdict=judge_classes(counts, epsilon=promise.epsilon, **levels),
+        left_out=left_out + int(np.count_nonzero(~covered)),
+        verdict=verdict or judge_classes(counts, epsilon=promise.epsilon, **levels),
         by_class=by_class,
         classes=_class_misses([*by_class], *totals.T),
     )
 
 
-def _assess_together(
-    promise: ThresholdSets,
-    tally: Tally,
-    minimum: int,
-    levels: Mapping[str, Any],
-    by_class: Mapping[Any, Evaluation],
-    totals: Counts,
-) -> Evaluation:
-    """Assess the one guarantee for all classes, on tasks with enough examples of each."""
+def _tabulate(promise: ThresholdSets, tally: Tally) -> tuple[Counts, Counts]:
+    """Return examples and misses of each task, with a column for each calibrated class."""
     known = [*map(str, promise.classes_ or ())]
     place = np.array([known.index(str(name)) for name in tally.classes or ()])[tally.label]
     counts = np.zeros((2, len(tally.names), len(known)), dtype=np.int64)
     counts[:, tally.task, place] = tally.examples, tally.missed
-    covered = (counts[0] >= minimum).all(axis=1) & counts[0].any(axis=1)
-    (verdict,) = judge_each(
-        [(counts[0, covered], counts[1, covered])], [float(promise.epsilon)], **levels
-    )
-    return replace(
-        _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1),
-        left_out=int(np.count_nonzero(~covered)),
-        verdict=verdict,
-        by_class=by_class,
-        classes=_class_misses([*by_class], *totals.T),
-    )
+    return counts[0], counts[1]
+
+
+def _keep_complete(promise: ThresholdSets, tally: Tally, minimum: int) -> tuple[Tally, int]:
+    """Return the tasks with enough examples of every class, and the number of the others."""
+    complete = np.all(_tabulate(promise, tally)[0] >= minimum, axis=1)
+    return _keep(tally, complete), int(np.count_nonzero(~complete))
 
 
 def _evaluate(tally: Tally, epsilon: Any, least: int) -> Evaluation:

@@ -216,6 +216,8 @@ class Part(NamedTuple):
         # of 0 is also reported if the lowest score is not known, because sites do not send it.
         if self.highest <= cut or (self.lowest < cut and not self.lowest == -np.inf < cut == 0):
             return 0
+        if self.rarest is not None:  # a difference of score and offset
+            return 0
         tied = int(np.count_nonzero(thresholds == cut))
         return int(np.count_nonzero(thresholds <= cut)) if tied > 1 or cut == 0 else 0
 
@@ -338,6 +340,16 @@ class Evidence(NamedTuple):
         """How many examples each task has of the class that it has fewest of."""
         return np.asarray(np.where(self.lacking, _common.LARGEST_COUNT, self.sizes).min(axis=1))
 
+    def hint_at_lacking(self, guarantee: Guarantee) -> str:
+        """Return a task whose sample lacks a class, and what to do if the task does; or nothing."""
+        missing = np.argwhere((self.sizes == 0) & ~self.lacking)
+        if not (guarantee.is_together and len(missing)):
+            return ""
+        task, place = missing[0]
+        name, label = self.names.tolist()[task], (self.classes or ())[place]
+        text = f" Task {name!r} has no example of class {label!r}: if it never has any, declare"
+        return f"{text} that with lacking."
+
     def declare_lacking(
         self, guarantee: Guarantee, lacking: Mapping[Any, Iterable[Any]] | None
     ) -> Evidence:
@@ -347,6 +359,12 @@ class Evidence(NamedTuple):
         if not guarantee.is_together:
             text = "lacking is for per_class='together'. Leave it out."
             raise InvalidInput(text, parameter="lacking")
+        of_lists = isinstance(lacking, Mapping) and not any(
+            isinstance(tasks, str) or not isinstance(tasks, Iterable) for tasks in lacking.values()
+        )
+        if not of_lists:
+            text = f"lacking must map classes to lists of tasks, got {_common.brief(lacking)}."
+            raise InvalidInput(text)
         thresholds, names = self.thresholds.copy(), [*map(str, self.names.tolist())]
         classes = [*map(str, self.classes or ())]
         for label, tasks in lacking.items():
@@ -365,7 +383,8 @@ class Evidence(NamedTuple):
         self, guarantee: Guarantee, label: Any, index: int, is_together: bool = False
     ) -> Part:
         sizes = self.sizes[:, index]
-        used = (self._rarest if is_together else sizes) >= guarantee.min_examples
+        # A task that lacks a class has too few of it too, declared or not.
+        used = (self.sizes.min(axis=1) if is_together else sizes) >= guarantee.min_examples
         if not guarantee.min_examples:
             used[:] = True
         elif (sizes == UNKNOWN).any():

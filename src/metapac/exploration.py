@@ -286,7 +286,10 @@ class Exploration:
         dict from class to float
             The score below which a fraction ``epsilon`` of the examples of the class lie.
         """
-        if epsilon not in self.quantiles:
+        if not self.quantiles:
+            text = "offsets of the classes are not known: a pilot task of each class is needed, and"
+            raise InvalidInput(f"{text} a file of this version. Explore again.", parameter="pilot")
+        if not isinstance(epsilon, float | int) or epsilon not in self.quantiles:
             known = _common.listed([*map(repr, self.quantiles)]) or "none"
             rule = f"epsilon must be one of those explored, {known}, for offsets of the classes"
             raise InvalidInput(f"{rule}, got {epsilon!r}. Explore it.")
@@ -373,6 +376,8 @@ class Exploration:
         labels = [*self.prevalence, *(label for cell in self.cells for label in cell.missed)]
         if not all(isinstance(label, str | int) for label in labels):
             raise InvalidInput(f"classes must be labels, got {_common.brief(labels)}.")
+        if any(len(cuts) != len(self.prevalence) for cuts in self.quantiles.values()):
+            raise InvalidInput("quantiles must have one number for each class.")
         if not self.tasks or not all(cell.thresholds for cell in self.cells):
             raise InvalidInput("there must be tasks, and every cell must have a threshold.")
         if not all(0 <= share <= 1 for share in self.prevalence.values()):

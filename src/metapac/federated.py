@@ -192,6 +192,10 @@ class Site:
         if self.classes is not None:
             guarantee = guarantee.for_class(self.classes[place], self.classes)
             effect = "always keeps this class"
+        if self.guarantee.is_together:
+            effect = "keeps every label"
+        if min(self.thresholds[place]) == np.inf and not self.examples[place]:
+            return " The site is declared to have none."
         if self.examples[place] < guarantee.min_examples:
             return f" Fewer than min_examples={guarantee.min_examples}: they are left out."
         if max(self.thresholds[place]) > -np.inf:
@@ -310,6 +314,8 @@ def make_site(
     data, drawn = data.draw_rows(rng, name)
     tell = progress or _common.ignore_progress
     evidence = first_step(data, guarantee, check_allowed(allow), tell)._replace(within=drawn)
+    if isinstance(lacking, str):
+        raise InvalidInput(f"lacking must be a list of classes, got {lacking!r}.")
     if absent := dict.fromkeys(lacking, evidence.names.tolist()):
         evidence = evidence.declare_lacking(guarantee, absent)
     site = make_message(name, guarantee, evidence)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from metapac import ranks
 from metapac._common import as_probability, as_whole_number, brief, check_bool, check_one_of, listed
@@ -86,7 +86,7 @@ def _describe_class_misses(epsilon: Epsilon, thresholds: Thresholds, *, together
         share = percent(epsilon)
     sets = f"the sets {{label: score >= its threshold}}{cuts}"
     if together:
-        return f"{sets} miss, of every class at once, at most {share} of its examples"
+        return f"{sets} miss at most {share} of the examples of every class at once"
     return f"for each class, {sets} miss at most {share} of the examples of that class{shares}"
 
 
@@ -245,6 +245,9 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         if self.per_class != TOGETHER:
+            if isinstance(self.per_class, str):
+                rule = f"per_class must be True, False or {TOGETHER!r}"
+                raise InvalidInput(f"{rule}, got {self.per_class!r}.", parameter="per_class")
             check_bool("per_class", self.per_class)
             object.__setattr__(self, "per_class", bool(self.per_class))
         checked = {
@@ -547,11 +550,16 @@ def _checked_epsilon(epsilon: Any, *, per_class: PerClass) -> Epsilon:
         return as_probability("epsilon", epsilon)
     if not (epsilon and per_class is True):
         rule = "one number or, if per_class=True, a mapping that is not empty"
+        if per_class == TOGETHER:
+            rule = "one number for all classes if per_class='together'"
         raise InvalidInput(f"epsilon must be {rule}, got {dict(epsilon)!r}.")
     return {
         as_plain_label(label): as_probability("epsilon", rate, scope=f" of class {label!r}")
         for label, rate in epsilon.items()
     }
+
+
+_MOST_OFFSET = 1e300
 
 
 def _checked_offsets(offsets: Any, *, per_class: PerClass) -> dict[Any, float] | None:
@@ -563,7 +571,8 @@ def _checked_offsets(offsets: Any, *, per_class: PerClass) -> dict[Any, float] |
     if not (isinstance(offsets, Mapping) and offsets):
         raise InvalidInput(f"offsets must be a mapping from class to number, got {brief(offsets)}.")
     for label, offset in offsets.items():
-        if not (isinstance(offset, numbers.Real) and math.isfinite(float(offset))):
+        is_number = isinstance(offset, numbers.Real)
+        if not (is_number and -_MOST_OFFSET < cast("float", offset) < _MOST_OFFSET):
             text = f"offsets must be finite numbers, got {offset!r} for class {label!r}."
             raise InvalidInput(text)
     return {as_plain_label(label): float(offset) for label, offset in offsets.items()}

@@ -672,7 +672,8 @@ class Monitor:
             if n < self.terms.min_examples:
                 continue
             watch.add(examples=n, missed=k)
-            violated = bool(exceeds(n, k, rate, (SHOWN_LEVEL,))[0])
+            level = SHOWN_LEVEL / (len(self.terms.rates) if self.terms.together else 1)
+            violated = bool(exceeds(n, k, rate, (level,))[0])
             any_violated |= violated
             known = watch.wealth, watch.lower, watch.upper, watch.recent
             course.append(Step(name, batch, n, k, violated, *known))
@@ -1031,7 +1032,7 @@ def _describe_latest(monitor: Monitor, words: Words) -> str:
         f" {'So far' if batch is None else f'In batch {visible(batch)},'} {count} of "
         f"{words.count_units(len(steps))} {'is' if count == 1 else 'are'} above {_limit(monitor)} "
         f"(95% confidence, each {words.unit} alone); the guarantee allows {allowed}"
-        f"{' for each class' if monitor.terms.classes else ''}."
+        f"{' for each class' if monitor.terms.classes and not monitor.terms.together else ''}."
     )
 
 

@@ -245,6 +245,8 @@ def all_feasible(demands: Sequence[Demand], **changes: Any) -> bool:
 
 def demand_each(whole: Guarantee, sizes: Mapping[Any, ArrayLike]) -> list[Demand]:
     """Return the demand on tasks for each class or, as None, for all together."""
+    if whole.is_together:
+        sizes = {None: np.min([np.asarray(own) for own in sizes.values()], axis=0)}
     parts = {x: whole if x is None else whole.for_class(x, [*sizes]) for x in sizes}
     return [Demand.from_sizes(parts[x], counts, label=x) for x, counts in sizes.items()]
 
@@ -297,7 +299,9 @@ class Shortfall:
         self.needed = min_tasks(g, level)  # if none of them were too small
         self.examples = min_task_size(g, g.levels[level])
         self.enlargement = demand.find_enlargement()
-        self.of_class = "" if demand.label is None else f" of class {demand.label!r}"
+        self.of_class = " of each class" * demand.guarantee.is_together
+        if demand.label is not None:
+            self.of_class = f" of class {demand.label!r}"
 
     def __str__(self) -> str:
         """What is missing; counts are of the tasks used."""

@@ -679,7 +679,7 @@ class MetaPS(ThresholdSets):
         data = as_data(scores, tasks, labels, classes, clusters, within)
         stated, about = self._make_guarantee(), data.add_origin(as_context(context))
         explored: Any = self.offsets
-        if hasattr(explored, "offsets"):
+        if _is_explored(explored):
             about = replace(about, pilot=[*(about.pilot or ()), *explored.tasks])
         guarantee, allow = match_classes(stated, data), data_checks.check_allowed(allow)
         evidence = self._first_step(data, guarantee, allow, rng, about, progress, lacking)
@@ -991,7 +991,7 @@ class MetaPS(ThresholdSets):
         tasks = None if has_several else len(self.tasks_) + self._evidence.absent
         about: Any = {"columns": self.columns_, "cluster": self._cluster_words()}
         sentence = g.sentence(tasks=tasks, threshold=thresholds, **about)
-        drawn = self._describe_draw(), self._describe_absent()
+        drawn = self._describe_draw(), self._describe_lacking(), self._describe_absent()
         return " ".join(filter(None, [sentence, *drawn, *self.remarks_]))
 
     @property
@@ -1002,12 +1002,17 @@ class MetaPS(ThresholdSets):
 
     def _remark(self, outcome: Outcome) -> str:
         """Return what makes the guarantee uninformative."""
+        if self.guarantee_.is_together and outcome.threshold > -math.inf:
+            kept = [repr(rule.label) for rule in self._rules() if rule.keeps_all]
+            text = f"No calibration score of class {_common.listed(kept)} is below its threshold,"
+            return f"{text} so it may be kept whatever its score." if kept else ""
         return outcome.remark(is_interval=self._is_interval)
 
     def explain(self) -> str:
         self.check_calibrated()
         basis = self._rules(), len(self.tasks_), self._about(), self.columns_
-        more = self._cluster_words(), self._describe_draw()
+        told = f"{self._describe_draw()} {self._describe_lacking()}".strip()
+        more = self._cluster_words(), told
         rare: Any = {"absent": self._evidence.absent, "free_shift": self._find_free_shift()}
         return words.explain_guarantee(self.guarantee_, *basis, *more, **rare)
 
@@ -1018,6 +1023,19 @@ class MetaPS(ThresholdSets):
         if not 0 < min(part.tasks for part in parts) <= max(part.tasks for part in parts) <= limit:
             return None
         return min(part.guarantee.free_shift(part.tasks) for part in parts)
+
+    def _describe_lacking(self) -> str:
+        """Return which classes tasks were declared to lack, in a sentence; empty if none were."""
+        if not self.guarantee_.is_together or not (counts := self._evidence.lacking.sum(0)).any():
+            return ""
+        words = Words.from_context(self._about())
+        named = [
+            f"{words.count_units(count)} lack{'s' * (count == 1)} class {str(label)!r}"
+            for label, count in zip(self.classes_ or (), counts.tolist(), strict=True)
+            if count
+        ]
+        text = f"It was declared beforehand that {_common.listed(named)}; this must be true of"
+        return f"{text} them, not of their samples alone."
 
     def _describe_absent(self) -> str:
         """Return how many of the tasks sent nothing, in a sentence; empty if all did."""
@@ -1048,11 +1066,15 @@ class MetaPS(ThresholdSets):
         rules = [Rule.from_outcome(*part, is_interval=self._is_interval) for part in parts]
         if not self.guarantee_.is_together:
             return rules
-        examples = self._evidence.sizes[self._outcomes[0].used].sum(axis=0).tolist()
-        columns = self.classes_ or (), self.thresholds_.tolist(), examples
+        used, kept = self._outcomes[0].used, self._evidence.lowest.tolist()
+        examples = self._evidence.sizes[used].sum(axis=0).tolist()
+        tasks = (~self._evidence.lacking[used]).sum(axis=0).tolist()
+        columns = self.classes_ or (), self.thresholds_.tolist(), examples, tasks, kept
         return [
-            rules[0]._replace(label=label, threshold=cut, examples=count)
-            for label, cut, count in zip(*columns, strict=True)
+            rules[0]._replace(
+                label=label, threshold=cut, examples=count, tasks=n, keeps_all=cut <= low
+            )
+            for label, cut, count, n, low in zip(*columns, strict=True)
         ]
 
     def _as_scores(self, data: Any, name: str | None = None) -> Any:
@@ -1065,7 +1087,7 @@ class MetaPS(ThresholdSets):
     def _make_guarantee(self) -> Guarantee:
         _common.check_one_of("on_infeasible", self.on_infeasible, ON_INFEASIBLE)
         stated = {field.name: getattr(self, field.name) for field in fields(Guarantee)}
-        if hasattr(stated["offsets"], "offsets"):  # an exploration
+        if _is_explored(stated["offsets"]):
             stated["offsets"] = stated["offsets"].offsets(self.epsilon)
         guarantee = Guarantee(**stated)
         if guarantee.is_together and guarantee.offsets is None:
@@ -1112,6 +1134,7 @@ class MetaPS(ThresholdSets):
             is_interval = hold_numbers(evidence.columns)
             trivial = "for intervals of infinite width" if is_interval else f"to keep {kept}"
             message = planning.explain_too_few_tasks(demands, trivial=trivial)
+            message += evidence.hint_at_lacking(guarantee)
             if evidence.clusters is not None:
                 message = planning.add_clusters(message, evidence.clusters)
             raise InfeasibleGuarantee(message)
@@ -1128,7 +1151,9 @@ class MetaPS(ThresholdSets):
         best = [outcome.level for outcome in outcomes]
         cuts = np.array([outcome.threshold for outcome in outcomes])
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
-        self.epsilon, self.offsets = guarantee.epsilon, guarantee.offsets  # with known classes
+        self.epsilon = guarantee.epsilon  # with known classes
+        if not _is_explored(self.offsets):  # whose tasks stay apart in another calibration too
+            self.offsets = guarantee.offsets
         self.classes_, self.columns_ = evidence.classes, evidence.columns
         # Scores of quantiles and losses are in other units: they look like no percentages.
         has_units = "lower" in (self.columns_ or {}) or hold_losses(self.columns_)
@@ -1166,6 +1191,19 @@ class MetaPS(ThresholdSets):
         self._evidence = self._evidence._replace(columns=self.columns_)
         return self
 
+    def _guarantee_params(self) -> dict[str, Any]:
+        params = super()._guarantee_params()
+        if _is_explored(self.offsets):  # as files and checksums have them
+            params["offsets"] = dict(self._make_guarantee().offsets or {})
+        return params
+
+    def _to_json(self) -> dict[str, Any]:
+        body = super()._to_json()
+        if self.guarantee_.offsets is not None:
+            stated = artefact.encode_parameters({"offsets": self.guarantee_.offsets})
+            body["parameters"] = body["parameters"] | stated
+        return body
+
     def _encode_evidence(self) -> dict[str, Any]:
         return encode_evidence(self._evidence)
 
@@ -1180,6 +1218,11 @@ class MetaPS(ThresholdSets):
         parts = stored.parts(guarantee)
         self._set_results(guarantee, stored, parts, [part.second_step() for part in parts])
         self._sets = SetCounts(**body["sets"]) if "sets" in body else None
+
+
+def _is_explored(offsets: Any) -> bool:
+    """Return whether offsets are to be those of an exploration of pilot tasks."""
+    return offsets is not None and type(offsets).__name__ == "Exploration"
 
 
 def _smallest_at_least(offset: float, *, cut: float, precision: np.dtype[Any]) -> float:

@@ -149,6 +149,7 @@ def _pair(scores: Any, name: str, others: Any) -> list[tuple[Array, Array]]:
     scores, others = ([np.asarray(on_host(x)) for x in given] for given in (scores, others))
     _common.check_same_length("scores", scores, name, others)
     for pair in zip(scores, others, strict=True):
+        inputs.as_score_array("scores", pair[0])
         _common.check_same_shape("scores", pair[0], name, pair[1])
         if any(values.dtype.kind == "f" and np.isnan(values).any() for values in pair):
             text = f"scores and {name} must not hold NaN: what cannot be compared is never missed."
@@ -376,6 +377,8 @@ class MetaRisk(MetaPS):
         array([[0. , 0.5, 1. ]])
         """
         grid, pairs = _as_grid(thresholds), _pair(scores, "truth", truth)
+        if not all(np.isin(y, [0, 1]).all() for _s, y in pairs):
+            raise InvalidInput("truth must say of each score whether it is true: True or False.")
         true = [np.sort(s[y.astype(bool)]) for s, y in pairs]
         return np.stack([np.searchsorted(s, grid) / max(1, len(s)) for s in true])
 

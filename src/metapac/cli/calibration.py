@@ -75,6 +75,8 @@ def calibrate(
         With --together, a task that has no example of a class at all, once for each of them.
     """
     check_one_of("on_infeasible", on_infeasible, ON_INFEASIBLE)  # before the engine starts
+    if lacking and not guarantee.is_together:
+        raise InvalidInput("lacking is for --together. Leave it out.", parameter="lacking")
     if guarantee.is_together and guarantee.offsets is None and context.pilot is None:
         text = "offsets of the classes must be given: pass pilot, or offsets once for each class."
         raise InvalidInput(text, parameter=("offsets", "pilot"))

@@ -91,6 +91,9 @@ class GuaranteeOptions(Guarantee):
 
     def __post_init__(self, together: bool) -> None:
         if together:
+            if self.per_class:
+                text = "pass per_class or together, not both: they are two guarantees."
+                raise InvalidInput(text, parameter=("per_class", "together"))
             object.__setattr__(self, "per_class", TOGETHER)
         super().__post_init__()
 

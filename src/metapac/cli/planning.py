@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 import metapac
-from metapac import exploration, lists, planning
+from metapac import data_checks, exploration, lists, planning
 from metapac._common import Progress, as_whole_number, warn
 from metapac.artefact import check_replaceable
 from metapac.cli import console
@@ -176,7 +176,7 @@ def plan(
         if outlook is not None:
             _show_outlook(outlook, pilot, output, plot, as_json=json)
             return
-    known = _count_examples(scores, columns, reading, sizes, by_class=by_class)
+    known = _count_examples(scores, columns, reading, sizes, allow, by_class=by_class)
     if together:
         known = {None: np.min([*known.values()], axis=0)}
     if tasks is not None and examples is not None:
@@ -233,6 +233,7 @@ def _count_examples(
     columns: Columns,
     reading: ReadingOptions,
     sizes: Sequence[int],
+    allow: Sequence[str],
     *,
     by_class: bool,
 ) -> dict[Any, Any]:
@@ -244,6 +245,9 @@ def _count_examples(
         progress("counting the examples of each task", 0, None)
         table = table.with_columns(**vars(columns))
         counts = table.sizes(by_class=by_class)
+    of_tasks = np.sum([*counts.values()], axis=0)
+    tasks, rows = len(of_tasks), int(of_tasks.sum())
+    data_checks.report([data_checks.judge_task_column(tasks, rows)], allow)
     return {label: np.append(own, added) for label, own in counts.items()}
 
 
