@@ -55,6 +55,9 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
     tasks = [] if isinstance(predictor, PS) else predictor.tasks_.tolist()
     basis, claim, confidence, conditions, limits, use = predictor.explain().split("\n\n")
     epsilon = predictor.epsilon
+    offsets = None
+    if isinstance(predictor, MetaPS) and (known_offsets := predictor.guarantee_.offsets):
+        offsets = {label: known_offsets[label] for label in predictor.classes_ or ()}
     known = not tasks or np.min(predictor.task_sizes_) != UNKNOWN
     return {
         "kind": predictor._kind,
@@ -64,7 +67,8 @@ def describe_guarantee(predictor: Any) -> dict[str, Any]:
         "min_examples": getattr(predictor, "min_examples", 0),
         **_describe_meta(predictor),
         "is_per_class": getattr(predictor, "per_class", False) is True,
-        "offsets": getattr(predictor, "offsets", None),
+        "offsets": offsets,
+        "cuts": offsets and dict(zip(offsets, predictor.thresholds_.tolist(), strict=True)),
         "is_interval": hold_numbers(columns),
         "is_risk": hold_losses(columns),
         "is_scaled": "scale" in columns,
@@ -140,13 +144,14 @@ def _describe_rule(part: Part, outcome: Outcome, need: Need) -> dict[str, Any]:
     is_known = len(sizes) > 0 and bool(np.all(sizes != UNKNOWN))
     allowed = g.allowed_low_thresholds(part.tasks)[outcome.level] if len(sizes) else -1
     thresholds = part.thresholds[part.used][:, outcome.level]
+    counted = sizes if part.rarest is None else part.rarest[part.used]
     has_rank = math.isfinite(outcome.threshold) and allowed >= 0
     return {
         "label": part.label,
         "epsilon": g.miss_rate,
         "tasks": len(sizes),
         "examples": int(sizes.sum()) if is_known else None,
-        "sizes": (int(sizes.min()), int(sizes.max())) if is_known else None,
+        "sizes": (int(counted.min()), int(counted.max())) if is_known else None,
         "tasks_needed": need.tasks,
         "examples_needed": need.examples_per_task,
         "threshold": outcome.threshold,
