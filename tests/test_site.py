@@ -82,7 +82,7 @@ def test_the_search_puts_guides_first(browser: Any, address: str, words: str, fi
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     page.goto(address)
     page.locator(".md-search__input").fill(words)
-    page.wait_for_selector(".md-search-result__link", timeout=15_000)
+    page.wait_for_selector(".md-search-result__link", timeout=60_000)
     page.wait_for_timeout(500)
     found = page.locator(".md-search-result__link").all()
     links = [link.get_attribute("href") for link in found]

@@ -151,7 +151,8 @@ def _encode_terms(terms: Terms) -> dict[str, Any]:
     classes = None if terms.classes is None else as_json_labels(terms.classes)
     epsilon = artefact.encode_parameters({"epsilon": terms.epsilon})
     body = asdict(terms) | epsilon | {"classes": classes}
-    return {k: v for k, v in body.items() if (k, v) != ("rate", "miss rate")}
+    rare = ("rate", "miss rate"), ("together", False)
+    return {k: v for k, v in body.items() if (k, v) not in rare}
 
 
 def _decode_terms(body: Mapping[str, Any]) -> Terms:

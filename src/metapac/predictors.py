@@ -1151,8 +1151,10 @@ class MetaPS(ThresholdSets):
         best = [outcome.level for outcome in outcomes]
         cuts = np.array([outcome.threshold for outcome in outcomes])
         self.guarantee_, self._evidence, self._outcomes = guarantee, evidence, outcomes
-        self.epsilon = guarantee.epsilon  # with known classes
-        if not _is_explored(self.offsets):  # whose tasks stay apart in another calibration too
+        if guarantee.epsilon != self.epsilon:  # its classes were passed as text
+            self.epsilon = guarantee.epsilon
+        # Tasks of an exploration stay apart in another calibration too.
+        if not _is_explored(self.offsets) and guarantee.offsets != self.offsets:
             self.offsets = guarantee.offsets
         self.classes_, self.columns_ = evidence.classes, evidence.columns
         # Scores of quantiles and losses are in other units: they look like no percentages.
