@@ -81,7 +81,10 @@ def test_no_page_is_wider_than_a_phone(browser: Any, address: str) -> None:
 def test_the_search_puts_guides_first(browser: Any, address: str, words: str, first: str) -> None:
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     page.goto(address)
-    page.locator(".md-search__input").fill(words)
+    page.locator(".md-search__input").click()
+    # What is typed before the index has arrived may be lost.
+    page.locator(".md-search-result__meta", has_text="Type to start").wait_for(timeout=60_000)
+    page.locator(".md-search__input").press_sequentially(words)
     page.wait_for_selector(".md-search-result__link", timeout=60_000)
     page.wait_for_timeout(500)
     found = page.locator(".md-search-result__link").all()
