@@ -616,10 +616,11 @@ def _assess_classes(
     promise: ThresholdSets, tally: Tally, minimum: int, levels: Mapping[str, Any]
 ) -> Evaluation:
     """Assess each class, and together all tasks that are covered for any class."""
-    is_together = cast("MetaPS", promise).guarantee_.is_together
-    left_out = 0
-    if is_together:
+    verdict, left_out = None, 0
+    if cast("MetaPS", promise).guarantee_.is_together:
         tally, left_out = _keep_complete(promise, tally, minimum)
+        pair = _tabulate(promise, tally)
+        (verdict,) = judge_each([pair], [float(promise.epsilon)], **levels)
     by_text = {str(name): name for name in promise.classes_ or ()}
     by_class, counts, covered = {}, {}, np.zeros(len(tally.names), dtype=bool)
     for index, name in enumerate(tally.classes or ()):
@@ -630,10 +631,6 @@ def _assess_classes(
         counts[label] = examples[examples >= minimum], missed[examples >= minimum]
         covered |= examples >= max(1, minimum)
     totals = np.array([(p.examples.sum(), p.missed.sum()) for p in by_class.values()])
-    verdict = None
-    if is_together:
-        pair = _tabulate(promise, tally)
-        (verdict,) = judge_each([pair], [float(promise.epsilon)], **levels)
     return replace(
         _evaluate(tally.take(covered[tally.task]), promise.epsilon, 1),
         left_out=left_out + int(np.count_nonzero(~covered)),
@@ -728,6 +725,7 @@ def evaluate(
     min_examples : int, default 0
         Leave out tasks with fewer examples (with a guarantee per class, of the class). The
         verdict is then about tasks with at least this many. Not for a finite list.
+        With ``per_class="together"`` a task that lacks a class counts as not shown to be within.
     false_alarm : float, default 0.05
         Probability that the verdict is wrong.
     model : str, optional
