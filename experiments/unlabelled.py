@@ -1,38 +1,50 @@
 """Set sizes with and without unlabelled examples of each task, on stored learners.
 
-    metapac train fewrel -o fewrel-0
-    python experiments/unlabelled.py fewrel-0 --shots 5 1 -o fewrel-0.json
+    metapac train miniimagenet --recipe strong --backbone resnet12 -o resnet12
+    python experiments/unlabelled.py resnet12 -o resnet12.json
 
 A source is the folder of a run of 'metapac train' (a protonet), which needs a GPU only to embed
-images fast, or 'glove': the sentences of FewRel as the mean of their word vectors. Temperatures and
-the offset are fitted on tasks of the run's validation classes, all methods are calibrated on the
-same tasks of its calibration classes, and tested on the same tasks of its test classes. For the
-ResNet-12 of mini-ImageNet:
-
-    metapac train miniimagenet --recipe strong --backbone resnet12 -o resnet12
-    python experiments/unlabelled.py resnet12 --shots 5 1 -o resnet12.json
+images fast. Temperatures and the offset are fitted on tasks of the run's validation classes; all
+methods are calibrated on the same tasks of its calibration classes, and tested on the same tasks of
+its test classes. With --learner ridge or logistic, such a head takes the place of the prototypes,
+and its own guesses for the unlabelled examples are added to its support set.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metapac import MetaPS
-from metapac._common import Array, Floats
-from metapac.fewshot import ClassPool, PrototypeLearner, fewrel, fit_offset, fit_temperature
+from metapac._common import Floats
+from metapac.fewshot import (
+    ClassPool,
+    LogisticLearner,
+    PrototypeLearner,
+    RidgeLearner,
+    fit_offset,
+    fit_temperature,
+)
+from metapac.fewshot.datasets.pools import load_run_pools
+from metapac.fewshot.scored_tables import load_run_learner
 from metapac.fewshot.scoring import SharedEmbeddings, score_matrix, score_tasks
 from metapac.verdict import clopper_pearson_interval
 
 LEVELS: dict[str, Any] = {"epsilon": 0.1, "alpha": 0.1, "delta": 1e-5}
-UNLABELLED, QUERIES = 100, 100  # of a task, and of a class
-FIT_TASKS, TASKS, TESTS = 400, 500, 500
-POOLS = ("validation", "calibration", "test")
+UNLABELLED = 100  # of a task
+TASKS = {"validation": 400, "calibration": 500, "test": 500}  # of a pool
+QUERIES = {"validation": 100, "calibration": 500, "test": 100}  # of a class, as in the paper
+POOLS = tuple(TASKS)
+LEARNERS: dict[str, Any] = {
+    "prototypes": PrototypeLearner,
+    "ridge": RidgeLearner,
+    "logistic": LogisticLearner,
+}
 Pools = dict[str, ClassPool]
 
 
@@ -46,57 +58,51 @@ class Unaided:
         return self.learner.adapt(support_x, support_y, classes=classes)
 
 
-def read_pools(source: str, device: str | None) -> tuple[Pools, PrototypeLearner]:
-    """Return the vectors of three pools, and the learner on them."""
-    if source == "glove":
-        pools, words = fewrel(validation=8)
-        found = {name: getattr(pools, name) for name in POOLS}
-        x = {name: average_words(pool.x, words) for name, pool in found.items()}
-        return {name: ClassPool(x[name], found[name].y, name=name) for name in POOLS}, (
-            PrototypeLearner("cosine", 0.1)
-        )
-    from metapac.fewshot.datasets.pools import load_run_pools
-    from metapac.fewshot.scored_tables import load_run_learner
+class PseudoLabels(Unaided):
+    """A learner that adapts again, to its own guesses for the unlabelled examples."""
 
+    def adapt(
+        self, support_x: Any, support_y: Any, *, classes: int | None = None, unlabelled: Any = None
+    ) -> Any:
+        scorer = super().adapt(support_x, support_y, classes=classes)
+        if unlabelled is None:
+            return scorer
+        guesses = scorer.predict_proba(unlabelled).argmax(1)
+        x, y = np.concatenate([support_x, unlabelled]), np.concatenate([support_y, guesses])
+        return super().adapt(x, y, classes=classes)
+
+
+def read_pools(source: str, device: str | None) -> Pools:
+    """Return the embeddings of three pools of a run."""
     _, learner, _, _ = load_run_learner(source, device)
     loaded = load_run_pools(source).pools
     found = {name: getattr(loaded, name) for name in POOLS}
     x = {name: learner.embed(pool.x).cpu().numpy() for name, pool in found.items()}
-    return {name: ClassPool(x[name], found[name].y, name=name) for name in POOLS}, (
-        PrototypeLearner()
-    )
+    return {name: ClassPool(x[name], found[name].y, name=name) for name in POOLS}
 
 
-def average_words(sentences: Array, words: Array) -> Floats:
-    """Return the mean word vector of each sentence."""
-    rows = sentences[:, :, 0]
-    known = rows > 1  # neither padding nor unknown
-    total = np.stack([words[row[mask]].sum(0) for row, mask in zip(rows, known, strict=True)])
-    return np.asarray(total / np.maximum(known.sum(1), 1)[:, None])
-
-
-def compare(pools: Pools, learner: Any, shots: int, rng: int) -> list[dict[str, Any]]:
-    """Return size and validity of each way to use unlabelled examples."""
+def compare(pools: Pools, name: str, shots: int, rng: int) -> Iterator[dict[str, Any]]:
+    """Yield size and validity of each way to use unlabelled examples."""
     shape: Any = {"ways": 5, "shots": shots, "unlabelled": UNLABELLED}
     spare = {name: min(map(len, pools[name].positions)) - shots - UNLABELLED // 5 for name in POOLS}
-    counts = zip(POOLS, (FIT_TASKS, TASKS, TESTS), np.random.default_rng(rng).spawn(3), strict=True)
+    queries = {name: min(QUERIES[name], spare[name]) for name in POOLS}
     fitted, known, new = (
-        pools[name].tasks(count, **shape, queries=min(QUERIES, spare[name]), rng=seed)
-        for name, count, seed in counts
+        pools[name].tasks(TASKS[name], **shape, queries=queries[name], rng=seed)
+        for name, seed in zip(POOLS, np.random.default_rng(rng).spawn(3), strict=True)
     )
-    rows = []
-    for used, model in (("no", Unaided(learner)), ("refined", learner)):
-        scale = fit_temperature(model, fitted, score="log_probability")
-        offset = fit_offset(model, fitted, epsilon=LEVELS["epsilon"])
+    learner = LEARNERS[name]()
+    aided = {"refined": learner} if name == "prototypes" else {"guessed": PseudoLabels(learner)}
+    for used, model in ({"no": Unaided(learner)} | aided).items():
         shared = SharedEmbeddings(model)
-        tables = [score_matrix(shared, task, score=scale) for task in new]
-        rows.append({"prototypes": used, "score": "oracle", **judge(tables, new, None)})
-        for name, score in (("temperature", scale), ("offset", offset)):
+        scores = {"temperature": fit_temperature(model, fitted, score="log_probability")}
+        if name == "prototypes":
+            scores["offset"] = fit_offset(model, fitted, epsilon=LEVELS["epsilon"])
+        for kind, score in scores.items():
             promise = MetaPS(**LEVELS).calibrate(*score_tasks(shared, known, score=score))
             tables = [score_matrix(shared, task, score=score) for task in new]
-            rows.append({"prototypes": used, "score": name})
-            rows[-1] |= judge(tables, new, promise.threshold_)
-    return rows
+            cuts = {kind: promise.threshold_} | ({"oracle": None} if kind == "temperature" else {})
+            for by, cut in cuts.items():
+                yield {"unlabelled": used, "score": by, **judge(tables, new, cut)}
 
 
 def judge(tables: Sequence[Floats], tasks: Any, threshold: float | None) -> dict[str, Any]:
@@ -122,20 +128,25 @@ def judge(tables: Sequence[Floats], tasks: Any, threshold: float | None) -> dict
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", nargs="+")
+    parser.add_argument("--learner", choices=LEARNERS, default="prototypes")
     parser.add_argument("--shots", type=int, nargs="+", default=[5, 1])
-    parser.add_argument("--rng", type=int, default=0)
+    parser.add_argument("--rng", type=int, nargs="+", help="of each source; by default 0, 1, ...")
     parser.add_argument("--device")
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
     results = []
-    for i, source in enumerate(given.source):
-        pools, learner = read_pools(source, given.device)
+    seeds = given.rng or range(len(given.source))
+    for source, rng in zip(given.source, seeds, strict=True):
+        pools = read_pools(source, given.device)
         for shots in given.shots:
-            for row in compare(pools, learner, shots, given.rng + i):
-                results.append({"source": Path(source).name, "shots": shots, **row})
+            about = {"source": Path(source).name, "learner": given.learner, "shots": shots}
+            for row in compare(pools, given.learner, shots, rng):
+                results.append({**about, "rng": rng, **row})
                 print(*results[-1].values(), flush=True)
-    settings = {**LEVELS, "unlabelled": UNLABELLED, "tasks": TASKS, "tests": TESTS}
-    given.output.write_text(json.dumps({**settings, "results": results}, indent=1) + "\n")
+    settings = {**LEVELS, "unlabelled": UNLABELLED, "tasks": TASKS, "queries": QUERIES}
+    rows = ",\n".join(map(json.dumps, results))
+    text = json.dumps({**settings, "results": []}).replace("[]", f"[\n{rows}\n]")
+    given.output.write_text(text + "\n")
 
 
 if __name__ == "__main__":

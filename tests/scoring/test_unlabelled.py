@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from metapac import BadArtefact, InvalidInput, MetaPS, fewshot
 from metapac.fewshot import ClassPool, PrototypeLearner, load_offset, score_examples, score_tasks
-from metapac.fewshot.adapters import ROUNDS, WEIGHT
+from metapac.fewshot.adapters import ROUNDS, SOFTNESS
 from metapac.fewshot.offset import SIZE, TaskOffset, describe_outputs, fit_weights
 from metapac.fewshot.options import Drawing
 from metapac.fewshot.pools import draw_all
@@ -126,27 +127,28 @@ def test_learners_get_unlabelled_examples_if_they_take_them() -> None:
 def soft_k_means(s: Any, y: Any, u: Any, x: Any, classes: int, cosine: bool) -> Any:
     """Loops over examples and labels."""
 
-    def similarity(v: Any, p: Any) -> float:
+    def distance(v: Any, p: Any) -> float:
         if cosine:
-            return float(v @ p / np.linalg.norm(v) / np.linalg.norm(p))
-        return -float(((v - p) ** 2).sum())
+            return 2 - 2 * float(v @ p / np.linalg.norm(v) / np.linalg.norm(p))
+        return float(((v - p) ** 2).sum())
 
-    def probabilities(v: Any, means: dict[int, Any]) -> dict[int, float]:
-        odds = {c: math.exp(similarity(v, p) / 0.7) for c, p in means.items()}
+    def probabilities(v: Any, means: dict[int, Any], temperature: float) -> dict[int, float]:
+        odds = {c: math.exp(-distance(v, p) / temperature) for c, p in means.items()}
         return {c: odd / sum(odds.values()) for c, odd in odds.items()}
 
     present = sorted(set(y))
     means = {c: s[y == c].mean(0) for c in present}
     for _ in range(ROUNDS):
-        soft = [probabilities(v, means) for v in u]
+        apart = [distance(means[a], means[b]) for a, b in combinations(present, 2)]
+        soft = [probabilities(v, means, SOFTNESS * float(np.mean(apart))) for v in u]
         means = {
-            c: (s[y == c].sum(0) + WEIGHT * sum(p[c] * v for p, v in zip(soft, u, strict=True)))
-            / ((y == c).sum() + WEIGHT * sum(p[c] for p in soft))
+            c: (s[y == c].sum(0) + sum(p[c] * v for p, v in zip(soft, u, strict=True)))
+            / ((y == c).sum() + sum(p[c] for p in soft))
             for c in present
         }
     table = np.zeros((len(x), classes))
     for i, v in enumerate(x):
-        for c, p in probabilities(v, means).items():
+        for c, p in probabilities(v, means, 0.7 * (1 + cosine)).items():
             table[i, c] = p
     return table
 
@@ -161,6 +163,14 @@ def test_prototypes_are_refined_as_by_a_plain_loop(metric: str) -> None:
     expected = soft_k_means(*parts, unlabelled, x, 4, metric == "cosine")
     np.testing.assert_allclose(scorer.predict_proba(task.query_x), expected, atol=1e-10)
     assert (expected[:, 2] == 0).all()
+
+
+def test_prototypes_that_coincide_stay() -> None:
+    x, others = np.ones((4, 2)), np.arange(6.0).reshape(3, 2)
+    for y in ([0, 0, 1, 1], [0, 0, 0, 0]):
+        for metric in ("euclidean", "cosine"):
+            table = PrototypeLearner(metric).adapt(x, y, unlabelled=others).predict_proba(others)
+            np.testing.assert_allclose(table, 1 / table.shape[1])
 
 
 def test_a_network_is_refined_as_prototypes_are() -> None:

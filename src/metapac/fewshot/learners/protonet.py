@@ -18,7 +18,14 @@ from torch.nn.functional import embedding_bag
 from metapac._common import Array, Counts, Floats
 from metapac.errors import InvalidInput
 from metapac.fewshot import tasks as few_shot
-from metapac.fewshot.adapters import BATCH, ROUNDS, WEIGHT, Learner, as_support_set, count_examples
+from metapac.fewshot.adapters import (
+    BATCH,
+    ROUNDS,
+    Learner,
+    as_support_set,
+    count_examples,
+    guess_temperature,
+)
 from metapac.fewshot.learners.networks import describe_module
 from metapac.fewshot.tasks import Task, TaskBatch
 
@@ -447,7 +454,8 @@ class ProtoNet(Learner):
         both, belongs = torch.cat([z, others]), one_hot_labels(y, total).double()
         for _ in range(ROUNDS):
             logits = torch.cat([scorer._logits(part) for part in torch.split(others, BATCH)])
-            soft = torch.cat([belongs, WEIGHT * logits.softmax(1)])  # (S + U, classes)
+            temperature = guess_temperature(scorer.prototypes[~scorer.absent])
+            soft = torch.cat([belongs, (logits / temperature).softmax(1)])  # (S + U, classes)
             scorer = PrototypeScorer(self, *weigh_prototypes(both[None], soft[None]))
         return scorer
 

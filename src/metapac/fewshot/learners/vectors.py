@@ -286,7 +286,8 @@ class PrototypeLearner(VectorLearner):
 
     Long vectors count more, also for the cosine. If lengths mean nothing, scale them to 1.
     Unlabelled examples of the task refine the prototypes: three rounds of soft k-means (Ren et al.
-    2018), in which they count for each label by its probability.
+    2018). How sure its guesses are depends on the distances between prototypes, not on the
+    temperature, so that few shots make them careful.
 
     Parameters
     ----------
@@ -328,14 +329,17 @@ class PrototypeLearner(VectorLearner):
         """Return the head after soft k-means over support and other vectors of one task."""
         z = others - head.centre  # (1, U, d)
         sums, counts = one_hot.mT @ (support - head.centre), one_hot.sum(1)
+        present, means = counts > 0, sums / np.maximum(counts, 1.0)[:, :, None]
         queries = to_unit_length(others) if head.unit else z
         for _ in range(adapters.ROUNDS):
-            # Logits up to a number that all labels share, which is far less work.
-            guesses = adapters.WEIGHT * softmax(queries @ head.weights.mT + head.bias[:, None])
-            total = np.maximum(counts + guesses.sum(1), 1.0)[:, :, None]
-            means = (sums + guesses.mT @ z) / total  # (1, classes, d)
-            head = self._make_head(head.centre, means, counts > 0)
-        return head
+            p = to_unit_length(means) if head.unit else means  # (1, classes, d)
+            # Squared distances up to a number that all labels share, which is far less work.
+            squares = np.einsum("tcd,tcd->tc", p, p)[:, None] - 2 * queries @ p.mT
+            logits = -squares / adapters.guess_temperature(p[present])
+            guesses = softmax(np.where(present[:, None], logits, -np.inf))
+            total = np.maximum(counts + guesses.sum(1), 1.0)
+            means = (sums + guesses.mT @ z) / total[:, :, None]
+        return self._make_head(head.centre, means, present)
 
     def fit(self, support: Doubles, one_hot: Doubles) -> LinearHead:
         # Vectors are centred at the mean of the support set, which changes no distance. Products
