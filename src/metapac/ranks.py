@@ -171,20 +171,27 @@ def _common_ranks(
     def ranks_at(share: float) -> Counts:
         return chain.ranks_at(delta * np.clip(share, min_shares, max_shares))
 
-    def fits(share: float) -> bool:
-        return chain.probability(ranks_at(share)) <= delta * (1 - _SLACK)
+    def fits(ranks: Counts) -> bool:
+        return chain.probability(ranks) <= delta * (1 - _SLACK)
 
-    if fits(1.0):
-        return ranks_at(1.0)
     low, high = 1 / len(min_shares), 1.0
-    if not fits(low):  # without minimum shares, equal shares are valid despite rounding
+    lowest, highest = ranks_at(low), ranks_at(high)
+    if fits(highest):
+        return highest
+    if not fits(lowest):  # without minimum shares, equal shares are valid despite rounding
         if min_shares.any():
             return _common_ranks(chain, delta, 0 * min_shares, max_shares)
-        return ranks_at(low)
-    while high - low > 1e-6 and (ranks_at(low) != ranks_at(high)).any():
+        return lowest
+    while high - low > 1e-6 and (lowest != highest).any():
         middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return ranks_at(low)
+        ranks = ranks_at(middle)
+        if (ranks == lowest).all():
+            low = middle
+        elif (ranks == highest).all() or not fits(ranks):
+            high, highest = middle, ranks
+        else:
+            low, lowest = middle, ranks
+    return lowest
 
 
 def _raise_ranks(chain: _Chain, ranks: Counts, delta: float, least: int) -> Counts:
@@ -196,10 +203,13 @@ def _raise_ranks(chain: _Chain, ranks: Counts, delta: float, least: int) -> Coun
     def raised(level: int) -> Counts:
         return np.where(np.arange(len(ranks)) == level, np.maximum(ranks + 1, least), ranks)
 
+    in_reach = chain.ranks_at(np.full(len(ranks), delta)) >= least  # if it had all of delta
     while True:
         total, costs = chain.costs(ranks)
         for level in np.flatnonzero(ranks + 1 < least).tolist():
-            costs[level] = chain.probability(raised(level)) - total
+            costs[level] = np.inf
+            if in_reach[level]:
+                costs[level] = chain.probability(raised(level)) - total
         cheapest = int(np.argmin(costs))
         if not total + costs[cheapest] <= delta * (1 - _SLACK):
             return ranks
@@ -396,21 +406,26 @@ def _start(tasks: int, across: float, window: _Window) -> NDArray[np.float64]:
 
 def _step(one: _Window, other: _Window, kept: float, delta: float) -> _Step:
     """Return the thinning step: of a count m, Binomial(m, 1 - kept) are lost."""
-    from scipy import sparse  # rarely needed, and slow to import
-
-    m, lost = one.counts, 1 - kept
+    m, lost, size = one.counts, 1 - kept, len(other.counts)
     first, last = _band(m, lost, delta)
     away = np.arange(first, last + 1)[:, None]  # (band, 1)
     ratios = (m - away[:-1]).clip(min=0) / away[1:] * (lost / kept)  # (band - 1, window)
     anchor = min(max(math.floor(lost * m[0]) - first, 0), last - first)
     chances = _cumulative_products(ratios, anchor)
     chances /= chances.sum(axis=0)
-    under = np.where(m - away <= other.low, chances, 0.0).sum(axis=0)
-    over = np.where(m - away > other.high, chances, 0.0).sum(axis=0)
-    shape, offsets = (len(other.counts), len(m)), away[:, 0] + (other.low - one.low)
-    inside = sparse.dia_array((chances, offsets), shape=shape)
-    is_small = len(m) * len(other.counts) <= _DENSE
-    return _Step(inside.toarray() if is_small else inside, under, over)
+    rows = m - away - (other.low + 1)  # of the next window
+    under = np.where(rows < 0, chances, 0.0).sum(axis=0)
+    over = np.where(rows >= size, chances, 0.0).sum(axis=0)
+    if len(m) * size <= _DENSE:
+        inside: Any = np.zeros((size, len(m)))
+        found = (rows >= 0) & (rows < size)
+        inside[rows[found], np.nonzero(found)[1]] = chances[found]
+    else:
+        from scipy import sparse  # rarely needed, and slow to import
+
+        offsets = away[:, 0] + (other.low - one.low)
+        inside = sparse.dia_array((chances, offsets), shape=(size, len(m)))
+    return _Step(inside, under, over)
 
 
 def _band(m: Counts, lost: float, delta: float) -> tuple[int, int]:
