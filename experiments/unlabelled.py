@@ -1,13 +1,19 @@
 """Set sizes with and without unlabelled examples of each task, on stored learners.
 
-    metapac train miniimagenet --recipe strong --backbone resnet12 -o resnet12
-    python experiments/unlabelled.py resnet12 -o resnet12.json
+    metapac train miniimagenet --recipe strong --backbone resnet12 --rng 1 -o resnet12-1
+    for i in 0 1 2; do
+        metapac train fewrel --rng $i --episodes 800 --epochs 200 --patience 30 -o fewrel-$i
+    done
+    python experiments/unlabelled.py resnet12-1 resnet12-1 resnet12-1 -o unlabelled.json
+    python experiments/unlabelled.py fewrel-0 fewrel-1 fewrel-2 -o unlabelled.json
+    python experiments/unlabelled.py resnet12-1 --learner ridge -o unlabelled.json
 
 A source is the folder of a run of 'metapac train' (a protonet), which needs a GPU only to embed
 images fast. Temperatures and the offset are fitted on tasks of the run's validation classes; all
 methods are calibrated on the same tasks of its calibration classes, and tested on the same tasks of
-its test classes. With --learner ridge or logistic, such a head takes the place of the prototypes,
-and its own guesses for the unlabelled examples are added to its support set.
+its test classes. With --learner ridge or logistic (run on resnet12-1 and fewrel-0), such a head
+takes the place of the prototypes, and its own guesses for the unlabelled examples are added to its
+support set. Results are added to those in the file. Embeddings are rounded to float16.
 """
 
 from __future__ import annotations
@@ -77,7 +83,7 @@ def read_pools(source: str, device: str | None) -> Pools:
     _, learner, _, _ = load_run_learner(source, device)
     loaded = load_run_pools(source).pools
     found = {name: getattr(loaded, name) for name in POOLS}
-    x = {name: learner.embed(pool.x).cpu().numpy() for name, pool in found.items()}
+    x = {name: learner.embed(pool.x).cpu().numpy().astype("f2") for name, pool in found.items()}
     return {name: ClassPool(x[name], found[name].y, name=name) for name in POOLS}
 
 
@@ -134,7 +140,8 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
-    results = []
+    old = given.output.exists()
+    results = json.loads(given.output.read_text())["results"] if old else []
     seeds = given.rng or range(len(given.source))
     for source, rng in zip(given.source, seeds, strict=True):
         pools = read_pools(source, given.device)

@@ -45,8 +45,7 @@ def address() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
 def test_a_checker_finds_no_barrier(browser: Any, address: str, scheme: str, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})

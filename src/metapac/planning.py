@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -550,7 +551,7 @@ def plan_half(
     delta, rows = OFFERED_DELTAS[0], []
     for alpha, epsilon in itertools.product(_alphas_above(more), OFFERED_EPSILONS):
         levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
-        rows.append(levels | complete_plan(plan(**levels, **more), tasks, examples))
+        rows.append(levels | complete_plan(_begin(**levels, **more), tasks, examples))
     needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"
     if tasks is None:
         needed, title = "tasks", f"Tasks needed with {examples} examples in each task"
@@ -663,8 +664,6 @@ class Plan:
     ----------
     guarantee : Guarantee
         The guarantee to plan for; with several classes, the part for one of them.
-    needs : tuple of Need
-        The same at each level: with more tasks, each may have fewer examples.
     options : tuple of Option
         How each split would use tasks of the given sizes.
     asked : Guarantee
@@ -684,11 +683,15 @@ class Plan:
     """
 
     guarantee: Guarantee
-    needs: tuple[Need, ...]
     options: tuple[Option, ...]
     asked: Guarantee
     classes: int
     sizes: Mapping[Any, Counts] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """The minimum at each level: with more tasks, each may have fewer examples."""
+        return find_needs(self.guarantee)
 
     @property
     def tasks(self) -> int:
@@ -906,7 +909,7 @@ class Plan:
             The plans.
         """
         parts = find_splits(self.guarantee)
-        return {g.split: replace(self, guarantee=g, needs=find_needs(g)) for g in parts}
+        return {g.split: replace(self, guarantee=g) for g in parts}
 
     def _option(self) -> Option | None:
         """Return how the split would use the tasks, if their sizes are known."""
@@ -1165,11 +1168,16 @@ def plan(
         return find_offers(counts, classes=number, **more)
     if missing := [name for name, is_given in given.items() if not is_given]:
         raise TypeError(f"plan is missing {' and '.join(missing)}. Pass all levels, or only sizes.")
-    more["new_tasks"] = new_tasks
-    asked = Guarantee(epsilon=epsilon, alpha=alpha, delta=delta, per_class=number > 1, **more)  # type: ignore[arg-type]
-    check_levels(asked.epsilon, asked.alpha, asked.delta, allow=allow)
-    part = asked.for_class(None, range(number))
-    found = Plan(part, find_needs(part), (), asked, number, counts)
+    more |= {"epsilon": epsilon, "alpha": alpha, "delta": delta, "new_tasks": new_tasks}
+    found = _begin(number, counts, **more)
+    check_levels(found.asked.epsilon, found.asked.alpha, found.asked.delta, allow=allow)
+    _ = found.needs  # raises if no number of tasks is enough
     if counts:
         found = replace(found, options=compare_splits(found._demands()[: len(counts)]))
     return found
+
+
+def _begin(classes: int = 1, sizes: Mapping[Any, Counts] | None = None, **levels: Any) -> Plan:
+    """Return the plan of a guarantee, without a comparison of options."""
+    asked = Guarantee(per_class=classes > 1, **levels)
+    return Plan(asked.for_class(None, range(classes)), (), asked, classes, sizes or {})

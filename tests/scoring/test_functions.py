@@ -124,7 +124,7 @@ def test_tasks_that_were_fitted_on_are_not_calibrated_on() -> None:
     # Nor after a round trip through text, such as the command line or a promise file.
     text = decode_context(encode_context(Context(score=fitted))).score
     for score in (fitted, text):
-        message = r"temperature of score='margin[^+]* fitted on task 'pool-3'"
+        message = r"score='margin[^+]* was fitted on task 'pool-3'"
         with pytest.raises(InvalidInput, match=message):
             fewshot.score_tasks(
                 fewshot.PrototypeLearner(), [*tasks(2)[:3], tasks(1)[3]], score=score

@@ -308,6 +308,8 @@ def test_too_few_large_classes_are_refused_with_a_remedy() -> None:
     ):
         with pytest.raises(InvalidInput, match=message):
             leave_out_small(sized(sizes), few(ways=ways))
+    with pytest.raises(InvalidInput, match="Take fewer unlabelled ones"):
+        leave_out_small(sized([9, 9]), few(ways=2, unlabelled=40))
 
 
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=8), st.integers(1, 5))

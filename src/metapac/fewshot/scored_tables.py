@@ -279,9 +279,12 @@ def _choose_score(model: Model, held_out: Any = None) -> tuple[Any, list[str]]:
     if drawing.score not in ("probability", "log_probability"):
         raise InvalidInput("score must be log_probability with an offset.", parameter="score")
     if file.exists():
-        offset, learner = load_offset(file), scoring.describe_learner(model.learner)
-        if offset.learner != artefact.as_json("learner", learner):
-            text = f"{file} was fitted for another learner, {_common.brief(offset.learner)}"
+        offset = load_offset(file)
+        learner = artefact.as_json("learner", scoring.describe_learner(model.learner))
+        parts = {**offset.learner, **learner}
+        if differ := [name for name in parts if offset.learner.get(name) != learner.get(name)]:
+            others = _common.listed(differ)
+            text = f"offset {str(file)!r} was fitted for a learner with another {others}"
             raise InvalidInput(f"{text}. Pass the name of a new file.", parameter="offset")
         if drawing.epsilon not in (None, offset.epsilon):
             text = f"epsilon must be {offset.epsilon}, for which {file} was fitted"
@@ -362,7 +365,8 @@ def leave_out_small(pool: Any, shape: Mapping[str, Any]) -> tuple[Any, list[Any]
     sizes_named += " + unlabelled ones of each class" * (others > 0)
     count = len(sizes) - len(small)
     if count < ways <= len(sizes):  # with too few classes of any size, the pool says so
-        remedy, spare = "Lower shots", most_queries(pool, ways, shots)
+        remedy = "Take fewer unlabelled ones" if others else "Lower shots"
+        spare = most_queries(pool, ways, shots)
         if shape["queries"] and spare > 0:
             remedy = f"Pass {keyword('queries', spare)} or fewer"
         elif count > 1:
@@ -387,7 +391,7 @@ def most_queries(pool: Any, ways: int, shots: int) -> int:
 def _score_new(model: Model, labelled: Any, new: Any, classes: int | None = None) -> ScoredTable:
     """Return a table with a row for each new example of a task, without labels."""
     drawing, (file, x, ids) = model.drawing, new
-    reject_given(drawing, "new examples, which are all scored", ("pool", "tasks", "queries", "rng"))
+    reject_given(drawing, "new examples, of one task", ("pool", "tasks", "queries", "rng"))
     function, notes = _choose_score(model)
     shape = _choose_shape("class" if classes is None else "group", drawing, model.sizes)
     names, codes = _code_labels(labelled[1], shape, classes, model.details["support"])
@@ -427,7 +431,8 @@ def _code_labels(y: Any, shape: Any, classes: int | None, file: str) -> tuple[li
         for part, count in parts.items():
             if count not in np.atleast_1d(shape[name]):
                 rule = f"{file} must hold {_show_choice(shape[name])} {name} of the new task alone"
-                raise InvalidInput(f"{rule}, got {count}{part}.", parameter=name)
+                remedy = f"If calibration tasks had {count}, pass {keyword(name, count)}"
+                raise InvalidInput(f"{rule}, got {count}{part}. {remedy}.", parameter=name)
     return names, codes
 
 

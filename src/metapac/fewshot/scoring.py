@@ -614,8 +614,8 @@ def _score(
             text = f"tasks holds {task.name!r} more than once, and a task counts only once"
             raise InvalidInput(f"{text}. Give every task a distinct name.")
         if function.fitted_on and fingerprint(task) in function.fitted_on:
-            text = f"the temperature of {keyword('score', name_score(function))} was fitted on task"
-            raise InvalidInput(f"{text} {task.name!r}. Fit it on validation tasks.")
+            text = f"{keyword('score', name_score(function))} was fitted on task {task.name!r}"
+            raise InvalidInput(f"{text}. Fit it on validation tasks.")
         if isinstance(function, TaskOffset) and (seen := function.classes & units_of(task)):
             text = f"the offset of score was fitted on {_common.listed(sorted(seen))} of task"
             raise InvalidInput(f"{text} {task.name!r}. Fit it on tasks of other classes.")

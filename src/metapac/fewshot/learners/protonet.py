@@ -345,7 +345,7 @@ class ProtoNet(Learner):
 
     The prototype of a label is the mean embedding of its support examples. Labels may have
     different numbers of them. Unlabelled examples of the task refine the prototypes, as those of a
-    `PrototypeLearner`; on a `Sphere` that is soft k-means of the directions.
+    `PrototypeLearner`.
 
     Parameters
     ----------

@@ -286,8 +286,8 @@ class PrototypeLearner(VectorLearner):
 
     Long vectors count more, also for the cosine. If lengths mean nothing, scale them to 1.
     Unlabelled examples of the task refine the prototypes: three rounds of soft k-means (Ren et al.
-    2018). How sure its guesses are depends on the distances between prototypes, not on the
-    temperature, so that few shots make them careful.
+    2018), in which each counts as much as a support example. How sure its guesses are depends on
+    the distances between prototypes, not on the temperature, so that few shots make them careful.
 
     Parameters
     ----------
@@ -334,8 +334,8 @@ class PrototypeLearner(VectorLearner):
         for _ in range(adapters.ROUNDS):
             p = to_unit_length(means) if head.unit else means  # (1, classes, d)
             # Squared distances up to a number that all labels share, which is far less work.
-            squares = np.einsum("tcd,tcd->tc", p, p)[:, None] - 2 * queries @ p.mT
-            logits = -squares / adapters.guess_temperature(p[present])
+            lengths = 0.0 if head.unit else np.einsum("tcd,tcd->tc", p, p)[:, None]
+            logits = (2 * queries @ p.mT - lengths) / adapters.guess_temperature(p[present])
             guesses = softmax(np.where(present[:, None], logits, -np.inf))
             total = np.maximum(counts + guesses.sum(1), 1.0)
             means = (sums + guesses.mT @ z) / total[:, :, None]
