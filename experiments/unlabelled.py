@@ -140,8 +140,7 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
-    old = given.output.exists()
-    results = json.loads(given.output.read_text())["results"] if old else []
+    results = json.loads(given.output.read_text())["results"] if given.output.exists() else []
     seeds = given.rng or range(len(given.source))
     for source, rng in zip(given.source, seeds, strict=True):
         pools = read_pools(source, given.device)

@@ -551,7 +551,7 @@ def plan_half(
     delta, rows = OFFERED_DELTAS[0], []
     for alpha, epsilon in itertools.product(_alphas_above(more), OFFERED_EPSILONS):
         levels: Any = {"epsilon": epsilon, "alpha": alpha, "delta": delta}
-        rows.append(levels | complete_plan(_begin(**levels, **more), tasks, examples))
+        rows.append(levels | complete_plan(_plan_guarantee(**levels, **more), tasks, examples))
     needed, title = "examples_per_task", f"Examples per task needed with {tasks} tasks"
     if tasks is None:
         needed, title = "tasks", f"Tasks needed with {examples} examples in each task"
@@ -1169,7 +1169,7 @@ def plan(
     if missing := [name for name, is_given in given.items() if not is_given]:
         raise TypeError(f"plan is missing {' and '.join(missing)}. Pass all levels, or only sizes.")
     more |= {"epsilon": epsilon, "alpha": alpha, "delta": delta, "new_tasks": new_tasks}
-    found = _begin(number, counts, **more)
+    found = _plan_guarantee(number, counts, **more)
     check_levels(found.asked.epsilon, found.asked.alpha, found.asked.delta, allow=allow)
     _ = found.needs  # raises if no number of tasks is enough
     if counts:
@@ -1177,7 +1177,9 @@ def plan(
     return found
 
 
-def _begin(classes: int = 1, sizes: Mapping[Any, Counts] | None = None, **levels: Any) -> Plan:
+def _plan_guarantee(
+    classes: int = 1, sizes: Mapping[Any, Counts] | None = None, **levels: Any
+) -> Plan:
     """Return the plan of a guarantee, without a comparison of options."""
     asked = Guarantee(per_class=classes > 1, **levels)
     return Plan(asked.for_class(None, range(classes)), (), asked, classes, sizes or {})

@@ -391,7 +391,7 @@ def most_queries(pool: Any, ways: int, shots: int) -> int:
 def _score_new(model: Model, labelled: Any, new: Any, classes: int | None = None) -> ScoredTable:
     """Return a table with a row for each new example of a task, without labels."""
     drawing, (file, x, ids) = model.drawing, new
-    reject_given(drawing, "new examples, of one task", ("pool", "tasks", "queries", "rng"))
+    reject_given(drawing, "new examples of one task", ("pool", "tasks", "queries", "rng"))
     function, notes = _choose_score(model)
     shape = _choose_shape("class" if classes is None else "group", drawing, model.sizes)
     names, codes = _code_labels(labelled[1], shape, classes, model.details["support"])
